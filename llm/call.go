@@ -8,8 +8,8 @@ import (
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// settleFor bounds how long Redis may take to receive what a call has used.
-const settleFor = 5 * time.Second
+// tellFor bounds how long Redis may take to receive what a call has said.
+const tellFor = 5 * time.Second
 
 // Call is a call that has its turn. It is safe for concurrent use.
 type Call struct {
@@ -22,8 +22,6 @@ type Call struct {
 	text int  // bytes that it has produced
 	said bool // the tokens of its prompt were settled
 	over bool
-
-	settling sync.Mutex
 }
 
 // Acquire waits for the turn of a call that another client makes, such as one of gRPC or of AWS. Close the Call when
@@ -57,14 +55,14 @@ func (s *Set) Acquire(ctx context.Context, e Estimate) (*Call, error) {
 func (c *Call) Probes() bool { return c.r.Probes() }
 
 // Saw takes in what the response has stated so far: totals, of which the largest count. The tokens of the prompt are
-// settled at once, unless the process has just settled many calls: then they are settled by Done.
+// settled when they are stated, and the rest by Done.
 func (c *Call) Saw(u Usage) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.u.Input, c.u.CacheRead, c.u.CacheWrite = max(c.u.Input, u.Input), max(c.u.CacheRead, u.CacheRead), max(c.u.CacheWrite, u.CacheWrite)
 	c.u.Output, c.u.Cost = max(c.u.Output, u.Output), max(c.u.Cost, u.Cost)
 	c.u.Known = c.u.Known || u.Known || u.Input+u.CacheRead+u.CacheWrite > 0
-	if c.u.Known && !c.said && !c.over && c.set.gate.passes() {
+	if c.u.Known && !c.said && !c.over {
 		c.said = true
 		c.settle(c.set.used(c.n, c.e, c.u, true))
 	}
@@ -128,28 +126,9 @@ func (c *Call) settle(used []int) {
 	if used == nil {
 		return
 	}
-	c.set.background(func(ctx context.Context) {
-		c.settling.Lock()
-		defer c.settling.Unlock()
-		if err := c.r.Settle(ctx, used...); err != nil {
+	c.r.SettleSoon(func(err error) {
+		if err != nil {
 			c.set.config.Logger.Error("llm: the cost of a call could not be settled; its estimate stays", "limit", c.set.preset.Model, "used", used, "error", err)
 		}
-	})
-}
-
-// gate lets four reports a second pass. Reports at the end of calls need not pass it.
-type gate struct {
-	mu   sync.Mutex
-	next time.Time
-}
-
-func (g *gate) passes() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	now := time.Now()
-	if now.Before(g.next) {
-		return false
-	}
-	g.next = now.Add(250 * time.Millisecond)
-	return true
+	}, used...)
 }

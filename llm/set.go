@@ -79,7 +79,6 @@ type Set struct {
 	behOfs []kind
 	bursts []atomic.Int64 // of the limits, and of those behind: what a call may cost
 	learns *learns
-	gate   gate
 	unset  sync.Once // for the warning that requests name no max_tokens
 
 	mu     sync.Mutex
@@ -95,7 +94,7 @@ func (s *Set) background(f func(context.Context)) {
 		return
 	}
 	s.busy.Go(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), settleFor)
+		ctx, cancel := context.WithTimeout(context.Background(), tellFor)
 		defer cancel()
 		f(ctx)
 	})
@@ -234,8 +233,8 @@ func (s *Set) limiter(client redis.UniversalClient, name string, of kind, limit 
 	return l, nil
 }
 
-// Close ends all waits, and returns when the costs of ended calls of Acquire are settled. Costs of requests of Client are
-// settled in the background, within 5 s after their bodies have ended: close the client of Redis later.
+// Close ends all waits, and returns when the costs of calls and requests that have ended are settled. Close the client of
+// Redis later.
 func (s *Set) Close() {
 	s.mu.Lock()
 	s.closed = true

@@ -113,7 +113,7 @@ function rolling.settle(l, cost, used, _, id)
   local tail = call('ZREVRANGE', l.log, 0, SCAN - 1, 'WITHSCORES')
   for i = 1, #tail, 2 do
     local _, size, theirs = entry(tail[i])
-    if theirs == id and size == used then return nil end
+    if theirs == id and size == used then return used - cost, true end
     if theirs == id and size == cost then
       for k = i, 1, -2 do
         local at, size, id = entry(tail[k])

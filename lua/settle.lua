@@ -12,7 +12,8 @@
 --         flow         "<weight>:<flow>" of the call. '': it names none
 -- Reply: after the reply of head.lua, per item by how many permits the use of the limit has changed:
 -- below 0 if permits came back. '': the call is not known and has used no more than its cost, or
--- was reported before. It is also the answer to a lower use if the first record of the call was lost.
+-- was reported before and has no record any more. It is also the answer to a lower use if the first record of the call
+-- was lost. A report that is repeated changes nothing. If its record is still there, the answer is that of the first one.
 
 local MOST_USED = 1e12
 
@@ -35,12 +36,14 @@ end
 
 -- settle replaces the cost of a call. Permits beyond the cost always count, also if there is no record of the call any
 -- more. Then the record stays, so that a request that is repeated counts once. Its half number says that the first
--- record was lost: nothing comes back from then on, as nobody knows what the bucket has had since.
+-- record was lost: nothing comes back from then on, as nobody knows what the bucket has had since. It also returns
+-- whether the report is repeated.
 local function settle(l, id, cost, used, again)
   if l.kind == 'r' then return l.meter.settle(l, cost, used, nil, id) end
   local was, is = id .. ':' .. format('%.0f', cost), id .. ':' .. format('%.0f', used)
   local record = tonumber(call('ZSCORE', l.log, was))
-  if not record and (used <= cost or call('ZSCORE', l.log, is)) then return nil end
+  if not record and call('ZSCORE', l.log, is) then return used - cost, true end
+  if not record and used <= cost then return nil end
   if record then call('ZREM', l.log, was) else record = l.meter.record(l, at) + 0.5 end
   if record == 0.5 or record % 1 > 0 and used < cost then return nil end -- slots come back when calls are done
   local changed = l.meter.settle(l, cost, used, record)
@@ -52,12 +55,13 @@ end
 
 for i = OWN + 1, #ARGV, 5 do
   local l, id, cost, used = limit(i), ARGV[i + 1], tonumber(ARGV[i + 2]), tonumber(ARGV[i + 3])
-  local settled
+  local settled, repeated
   if l and not l.problem and finite(cost) and used and used >= 0 and used <= MOST_USED and used == floor(used) then
     local again = match(ARGV[i + 3], '^%+')
-    if id == '' then settled = away(l, cost, used, again) else settled = settle(l, id, cost, used, again) end
-    if settled and id ~= '' and l.virtual > 0 then shares().corrected(l, ARGV[i + 4], used - cost) end
-    if settled and used < cost and l.card > 0 then
+    if id == '' then settled = away(l, cost, used, again) else settled, repeated = settle(l, id, cost, used, again) end
+    local changed = settled and not repeated
+    if changed and id ~= '' and l.virtual > 0 then shares().corrected(l, ARGV[i + 4], used - cost) end
+    if changed and used < cost and l.card > 0 then
       sooner(l)
       if id ~= '' then tell(l, 'settled') end
     end

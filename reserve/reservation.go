@@ -12,8 +12,7 @@ import (
 // A Reservation is a call in the queue, whether or not a Wait blocks for it. [Limiter.Reserve],
 // [Joint.Reserve], [Joint.Ask] and [Joint.Acquire] make one. Redis grants its turn at most half a
 // second early; until then, its moment is a forecast. It is safe for concurrent use, but only one
-// Wait at a time. A Settle or Estimate during a Wait fails with [ErrInvalid], and so does a second one at the
-// same time.
+// Wait at a time. A Settle or Estimate during a Wait fails with [ErrInvalid].
 type Reservation struct {
 	joint *Joint
 	call  *engine.Call
@@ -26,9 +25,8 @@ type Reservation struct {
 
 	back time.Time // when it is to ask again, if Ask has booked it; never changes
 
-	settling bool    // a report is under way
-	charged  []int64 // what the limits count for the call; nil: its costs
-	told     []int64 // what the call has used, as far as it was settled; -1: not known
+	charge *engine.Charge // what the limits count for the call; nil: its costs
+	told   []int64        // what the call has used, as far as it was settled; -1: not known
 }
 
 func (r *Reservation) process() *engine.Process { return r.joint.process() }

@@ -32,7 +32,8 @@ import (
 //
 // It returns an [ErrInvalid] if none of the limits has [Config.Settles], or if the turn has not come
 // yet. After any other error Settle may be repeated, and counts once. It changes nothing for a call
-// that was let through during an outage. Settle works after [Limiter.Close].
+// that was let through during an outage. Settle works after [Limiter.Close]. If the context ends first, Settle returns its
+// error, and the report is sent nevertheless.
 func (r *Reservation) Settle(ctx context.Context, used ...int) error {
 	return failed("settle", r.joint, r.settle(ctx, used, false))
 }
@@ -43,18 +44,34 @@ func (r *Reservation) Estimate(ctx context.Context, costs ...int) error {
 	return failed("estimate", r.joint, r.settle(ctx, costs, true))
 }
 
+// SettleSoon is [Reservation.Settle] for a caller that does not wait, such as one that reads a stream and reports each
+// total that it reads. It returns at once. The reports of a process for a group of limits share at most four trips to
+// Redis a second; the first goes at once. A later report of a call replaces one that has not been sent.
+// Then it calls done, if that is not nil, with the error that Settle would return. [Limiter.Close]
+// sends what waits.
+func (r *Reservation) SettleSoon(done func(error), used ...int) {
+	r.settleSoon("settle", used, false, done)
+}
+
+// EstimateSoon is [Reservation.Estimate] for a caller that does not wait, as [Reservation.SettleSoon] is.
+func (r *Reservation) EstimateSoon(done func(error), costs ...int) {
+	r.settleSoon("estimate", costs, true, done)
+}
+
 // Charged returns how many permits each limit counts for the call, in the order of [All]: the cost that
 // it waited with, until [Reservation.Settle] has changed it. The number is higher than what the
 // call used if a limit could not give all of the rest back.
 func (r *Reservation) Charged() []int {
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	charged := make([]int, len(r.joint.limits))
-	for i, part := range r.call.Need.Parts() {
-		charged[i] = int(part.Cost)
-		if r.charged != nil {
-			charged[i] = int(r.charged[i])
-		}
+	charge := r.charge
+	r.mu.Unlock()
+	if charge == nil {
+		charge = engine.NewCharge(&r.call.Need, "")
+	}
+	costs := r.process().Costs(charge)
+	charged := make([]int, len(costs))
+	for i, cost := range costs {
+		charged[i] = int(cost)
 	}
 	return charged
 }
@@ -82,10 +99,14 @@ func (j *Joint) used(ctx context.Context, need *engine.Need, costs []int) ([]int
 // CallID names the call in Redis once its turn was granted, so that any process settles it: see [Joint.SettleCall]. It is
 // empty before that, and if the call was let through during an outage.
 func (r *Reservation) CallID() string {
-	if t := r.view().Turn; t != nil && t.Process != "" {
-		return wire.CallID(t.Process, t.Number)
+	return callID(r.view().Turn)
+}
+
+func callID(t *engine.Turn) string {
+	if t == nil || t.Process == "" { // Redis knows nothing of it
+		return ""
 	}
-	return ""
+	return wire.CallID(t.Process, t.Number)
 }
 
 // SettleCall is [Reservation.Settle] in any process. It is for the call of a [Reservation.CallID], which these limits
@@ -107,14 +128,26 @@ func (j *Joint) settleCall(ctx context.Context, id string, costs, used []int) er
 	if process, number, _ := strings.Cut(id, ":"); process == "" || number == "" || strings.Trim(number, "0123456789") != "" {
 		return invalid("id", "must be a CallID, got %q", id)
 	}
-	var was []int64
-	for _, part := range need.Parts() {
-		was = append(was, part.Cost)
+	return j.settled(ctx, func(told func(error)) {
+		j.process().Report(engine.NewCharge(&need, id), is, false, false, func(was []int64, err error) {
+			if err == nil {
+				j.count(nil, was, is)
+			}
+			told(err)
+		})
+	})
+}
+
+// settled waits for the outcome of a report, or for the end of the context.
+func (j *Joint) settled(ctx context.Context, report func(told func(error))) error {
+	outcome := make(chan error, 1)
+	report(func(err error) { outcome <- err })
+	select {
+	case err := <-outcome:
+		return j.shared().why(ctx, err)
+	case <-ctx.Done():
+		return ctx.Err()
 	}
-	if _, err = j.process().Settle(ctx, &need, id, was, is, false); err == nil {
-		j.count(nil, was, is)
-	}
-	return j.shared().why(ctx, err)
 }
 
 // count counts what a call has used beyond what it told before, and what it had reserved until it told that first.
@@ -140,53 +173,63 @@ func (j *Joint) count(told, reserved, used []int64) []int64 {
 	return told
 }
 
-func (r *Reservation) settle(ctx context.Context, costs []int, again bool) error {
+func (r *Reservation) settle(ctx context.Context, costs []int, again bool) (err error) {
 	used, err := r.joint.used(ctx, &r.call.Need, costs)
 	if err != nil {
 		return err
 	}
-	turn, charged, err := r.settles()
+	charge, err := r.charged()
 	if err != nil {
 		return err
 	}
-	var changed []int64
-	if turn.Process != "" { // otherwise Redis knows nothing of it
-		changed, err = r.process().Settle(ctx, &r.call.Need, wire.CallID(turn.Process, turn.Number), charged, used, again)
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.settling = false
-	if err == nil && !again {
-		r.told = r.joint.count(r.told, r.charged, used)
-	}
-	for i := range changed {
-		if err == nil && used[i] >= 0 {
-			r.charged[i] += changed[i]
-		}
-	}
-	return r.joint.shared().why(ctx, err)
+	return r.joint.settled(ctx, func(told func(error)) { r.report(charge, used, again, false, told) })
 }
 
-// settles returns the turn that was used, and what the limits count for it, for a report of its real cost. A turn
-// that was granted and has come counts as used, because its holder may have waited for it without Wait.
-func (r *Reservation) settles() (*engine.Turn, []int64, error) {
+func (r *Reservation) settleSoon(op string, costs []int, again bool, done func(error)) {
+	told := func(err error) {
+		if done != nil {
+			done(failed(op, r.joint, r.joint.shared().why(context.Background(), err)))
+		}
+	}
+	used, err := r.joint.used(context.Background(), &r.call.Need, costs)
+	var charge *engine.Charge
+	if err == nil {
+		charge, err = r.charged()
+	}
+	if err != nil {
+		told(err)
+		return
+	}
+	r.report(charge, used, again, true, told)
+}
+
+// report tells Redis what the call has used.
+func (r *Reservation) report(charge *engine.Charge, used []int64, again, soon bool, told func(error)) {
+	r.process().Report(charge, used, again, soon, func(was []int64, err error) {
+		if err == nil && !again {
+			r.mu.Lock()
+			r.told = r.joint.count(r.told, was, used)
+			r.mu.Unlock()
+		}
+		told(err)
+	})
+}
+
+// charged returns what the limits count for the turn, for a report of its real cost. A turn that was granted and has
+// come counts as used, because its holder may have waited for it without Wait.
+func (r *Reservation) charged() (*engine.Charge, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var turn *engine.Turn
 	if !r.waiting {
 		turn = r.process().Take(r.call)
 	}
-	switch {
-	case turn == nil:
-		return nil, nil, r.invalid("has not had its turn")
-	case r.settling:
-		return nil, nil, r.invalid("is being settled by another call of Settle")
+	if turn == nil {
+		return nil, r.invalid("has not had its turn")
 	}
-	if r.charged == nil {
-		for _, part := range r.call.Need.Parts() {
-			r.charged = append(r.charged, part.Cost)
-		}
+	if r.charge == nil {
+		r.charge = engine.NewCharge(&r.call.Need, callID(turn))
 	}
-	r.settled, r.settling = true, true
-	return turn, r.charged, nil
+	r.settled = true
+	return r.charge, nil
 }

@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptrace"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -18,8 +17,7 @@ type sent struct {
 	*http.Response
 	at time.Time
 	// turn is nil if the call has no slots to release and no cost to settle.
-	turn     *reserve.Reservation
-	settling *sync.Mutex // held by a report of its cost
+	turn *reserve.Reservation
 }
 
 // release frees the slots of the attempt, if it holds any.
@@ -40,7 +38,7 @@ func (t *Transport) attempt(request *http.Request, body io.ReadCloser, c *call) 
 		closeBody(body)
 		return s, err
 	}
-	s.at, s.settling = time.Now(), &sync.Mutex{}
+	s.at = time.Now()
 	t.estimate(request, s)
 	defer t.levels.sends(c)()
 	ctx, cancel := context.WithCancelCause(request.Context())
@@ -68,7 +66,7 @@ func (t *Transport) attempt(request *http.Request, body io.ReadCloser, c *call) 
 		s.release()
 		// Without a connection, such as after a failed dial, nothing was sent.
 		if unsent := asked.Load() && !connected.Load() || errors.As(err, new(interface{ Unsent() })); unsent && s.turn != nil && c.settles {
-			go t.settle(request.Context(), s, make([]int, len(c.limits)))
+			t.settle(s, make([]int, len(c.limits)))
 		}
 		if cause := failed.Load(); cause != nil {
 			return s, *cause

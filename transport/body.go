@@ -144,9 +144,7 @@ func (t *Transport) early(s sent, scan *bodies.Scanner) func() {
 	if t.config.Early == nil || scan == nil || s.turn == nil || s.StatusCode >= http.StatusBadRequest {
 		return nil
 	}
-	return func() {
-		go t.settle(s.Request.Context(), s, t.config.Early(s.Response, scan.Usage()))
-	}
+	return func() { t.settle(s, t.config.Early(s.Response, scan.Usage())) }
 }
 
 // bodyOver releases the slots of a call whose body has ended, and takes in what the body said. The caller does not
@@ -166,13 +164,13 @@ func (t *Transport) bodyOver(s sent, c *call, scan *bodies.Scanner) {
 		failure = nil // a refusal was read before
 	}
 	probed := s.turn != nil && s.turn.Probes() && failure == nil && s.StatusCode < http.StatusMultipleChoices
-	if used == nil && failure == nil && bucket == nil && !probed {
+	t.settle(s, used)
+	if failure == nil && bucket == nil && !probed {
 		return
 	}
 	go func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(s.Request.Context()), tellFor)
 		defer cancel()
-		t.settle(ctx, s, used)
 		if bucket != nil {
 			t.learner.hear(ctx, c, bucket, no, true)
 		}

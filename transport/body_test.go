@@ -11,14 +11,18 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/fleetpace/fleetpace/internal/bubble"
+	"github.com/fleetpace/fleetpace/lua"
 	"github.com/fleetpace/fleetpace/reserve"
 	"github.com/fleetpace/fleetpace/reservetest/emulator"
 	"github.com/fleetpace/fleetpace/transport"
@@ -166,6 +170,67 @@ func TestPromptOfAStream(t *testing.T) {
 			require.NoError(t, response.Body.Close())
 		})
 	}
+}
+
+// trips counts scripts that settle.
+type trips struct{ n atomic.Int64 }
+
+func (*trips) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (c *trips) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() == "evalsha" && cmd.Args()[1] == lua.Settle.Hash() {
+			c.n.Add(1)
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (*trips) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// The prompts and the ends of many streams are settled by four trips a second, and when the limiter is closed.
+func TestStreamsSettleInFewTrips(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const streams = 100
+		api, err := emulator.NewAnthropic(emulator.AnthropicConfig{Requests: 10_000, Input: 3_000_000, Output: 800_000, Wire: emulator.Wire{Answer: func(emulator.Call) emulator.Answer {
+			return emulator.Answer{Input: 1500, Output: 400, PerSecond: 100}
+		}}})
+		require.NoError(t, err)
+		b, counts := bubble.New(t), &trips{}
+		client := b.Client()
+		client.AddHook(counts)
+		limiter := b.Limiter(client, reserve.Config{Name: "tokens", Limit: reserve.PerHour(60).Burst(1_000_000), Settles: true})
+		paced := newTransport(t, transport.Config{
+			Base: emulator.RoundTripper(api), API: bodies.Anthropic,
+			Choose: func(*http.Request) (transport.Turn, error) {
+				return transport.Turn{Limiter: limiter, Costs: []int{1000}, Window: "tokens"}, nil
+			},
+			Tokens: func(_ *http.Response, u bodies.Usage) []int { return []int{u.Input + u.Output} },
+			Early:  func(_ *http.Response, u bodies.Usage) []int { return []int{u.Input} },
+		})
+		var all sync.WaitGroup
+		began := time.Now()
+		for range streams {
+			all.Go(func() {
+				response, err := paced.RoundTrip(newRequest(t, http.MethodPost, "https://api.example/v1/messages", strings.NewReader(`{"model":"m","max_tokens":4000,"stream":true}`)))
+				if assert.NoError(t, err) {
+					_, err = io.Copy(io.Discard, response.Body)
+					assert.NoError(t, err)
+				}
+			})
+			time.Sleep(50 * time.Millisecond)
+		}
+		all.Wait()
+		seconds := time.Since(began).Seconds()
+		before := left(t, limiter)
+		require.NoError(t, limiter.Close())
+		again := b.Limiter(b.Client(), reserve.Config{Name: "tokens", Limit: reserve.PerHour(60).Burst(1_000_000), Settles: true})
+		assert.InDelta(t, 1_000_000-streams*(1500+400), left(t, again), 1, "%d before", before)
+		t.Logf("%d trips in %.1f s for %d reports", counts.n.Load(), seconds, 2*streams)
+		assert.LessOrEqual(t, float64(counts.n.Load()), 4*seconds+2)
+	})
 }
 
 // parts is a body that comes in these parts, and ends with an error.

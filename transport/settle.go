@@ -34,14 +34,12 @@ func (t *Transport) used(s sent, c *call) []int {
 	return t.config.Used(s.Response)
 }
 
-// settle corrects the cost of an attempt. A request that net/http repeated by itself keeps its
-// estimated cost.
-func (t *Transport) settle(ctx context.Context, s sent, used []int) {
-	if used == nil {
-		return
+// settle corrects the cost of an attempt, and does not wait for that. A request that net/http repeated by itself keeps
+// its estimated cost.
+func (t *Transport) settle(s sent, used []int) {
+	if used != nil {
+		s.turn.SettleSoon(t.settled(used), used...)
 	}
-	s.settling.Lock()
-	t.report(ctx, s, s.turn.Settle, used)
 }
 
 // estimate tells the limits what an attempt costs by what is known now.
@@ -50,18 +48,16 @@ func (t *Transport) estimate(request *http.Request, s sent) {
 		return
 	}
 	if costs := t.config.Estimate(request); costs != nil {
-		s.settling.Lock() // before the response says the real cost
-		go t.report(request.Context(), s, s.turn.Estimate, costs)
+		s.turn.EstimateSoon(t.settled(costs), costs...)
 	}
 }
 
-// report tells the limits the cost of an attempt, also if its request has ended. The caller has locked settling.
-func (t *Transport) report(ctx context.Context, s sent, by func(context.Context, ...int) error, costs []int) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tellFor)
-	defer cancel()
-	defer s.settling.Unlock()
-	if err := by(ctx, costs...); err != nil {
-		t.config.Logger.Error("transport: the cost of a call could not be settled; its estimate stays",
-			"used", costs, "error", err)
+// settled returns what logs that a cost could not be settled.
+func (t *Transport) settled(costs []int) func(error) {
+	return func(err error) {
+		if err != nil {
+			t.config.Logger.Error("transport: the cost of a call could not be settled; its estimate stays",
+				"used", costs, "error", err)
+		}
 	}
 }

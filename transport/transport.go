@@ -124,7 +124,9 @@ func (t *Transport) hear(ctx context.Context, s sent, c *call, advice verdict) p
 	// The rest of the fleet needs this also if this caller's context has ended.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tellFor)
 	defer cancel()
-	t.settle(ctx, s, used)
+	if used != nil { // before limits follow what the response says is left
+		t.settled(used)(s.turn.Settle(ctx, used...))
+	}
 	for _, l := range c.limits {
 		meter.Named(l.Group(), l.Name()).Answered(s.StatusCode, advice.After)
 	}

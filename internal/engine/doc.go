@@ -48,7 +48,7 @@
 // takes what is ready, unlocks, and acts. Calls that come while a batch is under way wait in an
 // inbox, so that thousands of them do not compete for the lock with it. A call that shares its batch
 // with no other call sends the batch itself. A call that finds permits ahead of it draws them from a
-// stock, which has a lock of its own.
+// stock, which has a lock of its own. Reports of real costs share trips of their own.
 //
 // # Where to find it
 //
@@ -63,5 +63,5 @@
 //   - listen.go subscribes to news, and news.go handles it. Where news may be missed, news.go asks Redis.
 //     move.go has what happened to limits: pauses, changes, and plans.
 //   - breaker.go, outage.go and local.go serve calls while Redis is unreachable.
-//   - process.go, drive.go, verbs.go and wait.go are the shell.
+//   - process.go, drive.go, settle.go, verbs.go and wait.go are the shell.
 package engine

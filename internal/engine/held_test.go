@@ -244,7 +244,9 @@ func TestCallsWithIDsHearOfSettledCosts(t *testing.T) {
 					}
 					turn, err := h.Wait(t.Context())
 					if err == nil {
-						_, err = p.Settle(t.Context(), &need, wire.CallID(turn.Process, turn.Number), []int64{cost}, []int64{used}, false)
+						settled := make(chan error)
+						p.Report(engine.NewCharge(&need, wire.CallID(turn.Process, turn.Number)), []int64{used}, false, false, func(_ []int64, err error) { settled <- err })
+						err = <-settled
 					}
 					if err != nil {
 						t.Error(err)

@@ -25,6 +25,7 @@ type Process struct {
 	calls   sync.Pool // *Call, for Wait
 	readies sync.Pool // *Ready
 	inbox   inbox
+	settlements
 
 	life context.Context
 	end  context.CancelFunc
@@ -70,16 +71,19 @@ func Start(client redis.UniversalClient, cfg Config, policy string, watch func(E
 	cfg.Self.Policy = policy
 	p := &Process{client: client, channel: cfg.Channel, watch: watch, engine: New(cfg)}
 	p.quiet = sync.NewCond(&p.mu)
+	p.idle.L = &p.settlements.mu
 	p.calls.New = func() any { return NewCall(Need{}) }
 	p.readies.New = func() any { return &Ready{} }
 	p.life, p.end = context.WithCancel(context.Background())
 	return p
 }
 
-// Close ends all waits, removes their places, signs the process off, and returns when all of that is done.
+// Close ends all waits, removes their places, settles what was reported, signs the process off, and returns when all of
+// that is done.
 func (p *Process) Close() {
 	p.step((*Engine).Close)
 	p.end()
+	p.flush(true)
 	p.mu.Lock()
 	for {
 		now := time.Now()
@@ -99,9 +103,10 @@ func (p *Process) Close() {
 	p.busy.Wait()
 }
 
-// End ends the calls that need a limit of a name.
+// End ends the calls that need a limit of a name, and settles what was reported.
 func (p *Process) End(name *wire.Name) {
 	p.step(func(e *Engine, now time.Time) { e.End(now, name) })
+	p.flush(false)
 }
 
 // step hands an event to the engine, and then does what is ready.

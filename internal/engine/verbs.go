@@ -109,34 +109,6 @@ func (p *Process) Still(limits []*wire.Limit, until time.Time) {
 	p.step(func(e *Engine, now time.Time) { e.Rest(now, limits, until) })
 }
 
-// Settle tells Redis how many permits of each limit a call has used; below 0: it is not known. The limits have had costs
-// of it so far. The id is its wire.CallID. If used are better estimates, permits may come back again. It returns by how
-// many permits their use has changed.
-func (p *Process) Settle(ctx context.Context, need *Need, id string, costs, used []int64, again bool) ([]int64, error) {
-	var limits []*wire.Limit
-	var items []wire.Used
-	var parts []int
-	for i, part := range need.Parts() {
-		if used[i] < 0 || used[i] == costs[i] {
-			continue
-		}
-		items = append(items, wire.Used{Limit: len(limits), ID: id, Cost: costs[i], Used: used[i], Again: again, Flow: need.Flow})
-		limits, parts = append(limits, part.Limit), append(parts, i)
-	}
-	changed := make([]int64, len(costs))
-	if len(items) == 0 {
-		return changed, nil
-	}
-	err := p.once(ctx, limits, func(c *wire.Call) (wire.Reply, error) {
-		reply, permits, err := wire.Settle(ctx, c, items)
-		for k, n := range permits {
-			changed[parts[k]] = n
-		}
-		return reply, err
-	})
-	return changed, err
-}
-
 // Inspect returns the states of some limits, and changes nothing.
 func (p *Process) Inspect(ctx context.Context, limits []*wire.Limit) (states []wire.State, err error) {
 	err = p.fitting(ctx, limits, func(c *wire.Call) (reply wire.Reply, err error) {

@@ -367,7 +367,7 @@ func (c *call) settle(s *State, is Report, record float64) (changed float64, kno
 		for i := len(s.log) - 1; i >= 0 && i >= len(s.log)-64; i-- {
 			e := &s.log[i]
 			if e.id == is.ID && e.cost == used {
-				return 0, false
+				return used - cost, true
 			}
 			if e.id == is.ID && e.cost == cost {
 				if e.cost = used; used == 0 {

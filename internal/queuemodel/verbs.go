@@ -56,11 +56,17 @@ func (r *Redis) Settle(who Caller, limits []Limit, limit int, is Report) ([]Head
 	case is.ID == "":
 		changed, known = c.away(s, is), true
 	case s.kind == "r":
-		changed, known = c.settle(s, is, 0)
+		used := s.used
+		if changed, known = c.settle(s, is, 0); known && s.used == used { // it is repeated
+			return c.heads(), changed, true
+		}
 	default:
 		record, recorded := s.records[was]
 		_, repeated := s.records[now]
-		if s.kind == "s" || !recorded && (is.Used <= is.Cost || repeated) {
+		if s.kind != "s" && !recorded && repeated {
+			return c.heads(), is.Used - is.Cost, true
+		}
+		if s.kind == "s" || !recorded && is.Used <= is.Cost {
 			break
 		}
 		delete(s.records, was)

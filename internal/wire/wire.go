@@ -92,6 +92,9 @@ func (r *Reply) AnyProblem() error {
 	return nil
 }
 
+// Problem returns the problem of the limit at an index, or nil.
+func (r *Reply) Problem(i int) error { return r.heads[i].problem }
+
 // begin begins the arguments of the call: it writes the arguments of all scripts.
 func (c *Call) begin(script *redis.Script) *args {
 	if c.Buffer == nil {

@@ -30,8 +30,11 @@ type client struct {
 	joined map[*call]*engine.Call
 	held   []*call // calls that hold slots, in the order of their turns
 	rings  time.Time
-	ear    *ear // the connection that hears news; nil: none
-	wanted bool // whether the engine wants news
+	told   []wire.Used   // reports that wait for the next trip …
+	toldOf []*wire.Limit // … and the limits of each of them …
+	tells  time.Time     // … and when it may begin
+	ear    *ear          // the connection that hears news; nil: none
+	wanted bool          // whether the engine wants news
 }
 
 const prefix, dead = reserve.DefaultPrefix, 3 * time.Second

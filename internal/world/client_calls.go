@@ -184,17 +184,31 @@ func (m *client) done(c *call, used []int) {
 		m.step(func(now time.Time) { m.engine.Release(now, e) })
 	case c.load.used > 0:
 		turn := *m.engine.View(e).Turn
-		var limits []*wire.Limit
-		var items []wire.Used
-		for i, p := range c.parts {
-			limits = append(limits, m.limit(p))
-			items = append(items, wire.Used{Limit: i, ID: wire.CallID(turn.Process, turn.Number), Cost: int64(p.cost), Used: int64(used[i]), Flow: e.Need.Flow})
+		if len(m.told) == 0 {
+			m.here(max(0, m.tells.Sub(m.time())), m.settle)
 		}
-		m.try(limits, func(ctx context.Context, c *wire.Call) (wire.Reply, error) {
-			reply, _, err := wire.Settle(ctx, c, items)
-			return reply, err
-		}, func(wire.Reply, error) {})
+		for i, p := range c.parts {
+			m.told = append(m.told, wire.Used{ID: wire.CallID(turn.Process, turn.Number), Cost: int64(p.cost), Used: int64(used[i]), Flow: e.Need.Flow})
+			m.toldOf = append(m.toldOf, m.limit(p))
+		}
 	}
+}
+
+// settle settles the calls that are done, with one script call.
+func (m *client) settle() {
+	items, of := m.told, m.toldOf
+	m.told, m.toldOf, m.tells = nil, nil, m.time().Add(engine.SettleEvery)
+	var limits []*wire.Limit
+	for i, l := range of {
+		if !slices.Contains(limits, l) {
+			limits = append(limits, l)
+		}
+		items[i].Limit = slices.Index(limits, l)
+	}
+	m.try(limits, func(ctx context.Context, c *wire.Call) (wire.Reply, error) {
+		reply, _, err := wire.Settle(ctx, c, items)
+		return reply, err
+	}, func(wire.Reply, error) {})
 }
 
 // lookForLost tells the world which calls may have lost their slots.
