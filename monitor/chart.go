@@ -99,12 +99,15 @@ type timeRange struct {
 	spans      int64
 }
 
-// A viewer chooses one of these ranges by ?range=. The first one is the range of the list, and of addresses that name none.
-var ranges = []timeRange{{"1h", "hour", step, history}, {"10m", "10 minutes", step, 30}, {"24h", "24 hours", long, history}}
+// A viewer chooses one of these ranges by ?range=. The second one is the range of the list, and of addresses that name none.
+var ranges = []timeRange{{"10m", "10 minutes", step, 30}, {"1h", "hour", step, history}, {"24h", "24 hours", long, history}}
 
 // rangeOf returns the range of a name.
 func rangeOf(name string) *timeRange {
-	return &ranges[max(0, slices.IndexFunc(ranges, func(r timeRange) bool { return r.Name == name }))]
+	if i := slices.IndexFunc(ranges, func(r timeRange) bool { return r.Name == name }); i >= 0 {
+		return &ranges[i]
+	}
+	return &ranges[1]
 }
 
 // of is the history that the range shows.
