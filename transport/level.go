@@ -63,7 +63,7 @@ func (l *levels) later(limiter *reserve.Limiter, moment time.Time) (cost float64
 		return 0
 	}
 	for e := flights.Back(); e != nil; e = e.Prev() {
-		f := e.Value.(flight) //nolint:errcheck // nothing else is in the list
+		f := e.Value.(flight) // nothing else is in the list
 		if !f.sent.After(moment) {
 			break
 		}

@@ -1,8 +1,11 @@
 package emulator
 
 import (
+	"io"
 	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 )
@@ -13,20 +16,26 @@ type GitHubConfig struct {
 	Points int           // per minute: a GET costs 1 and another method 5; default 900
 	AtOnce int           // requests at a time; default 100
 	Takes  time.Duration // how long an accepted request takes
+
+	Content       int // requests per minute that create content: those of REST but GET and HEAD, and mutations; default 80
+	ContentHourly int // default 500
+	Graph         int // points of GraphQL per hour: a request to /graphql costs 1; default 5000
+	GraphPoints   int // points of GraphQL per minute: a query costs 1 and a mutation 5; default 2000
 }
 
-// GitHub is the REST API of GitHub. It refuses with 403 and does not say for how long if a secondary limit is broken:
-// the points of a minute, or the requests at a time. A call within the next minute doubles the wait, and ten such
+// GitHub is the REST API of GitHub, and its GraphQL API at /graphql, which reports a used-up hour with status 200. It
+// refuses with 403 and does not say for how long if a secondary limit is broken: the points of a minute, the content,
+// or the requests at a time. A call within the next minute doubles the wait, and ten such
 // calls ban the user. Make one with [NewGitHub]. It is safe for concurrent use.
 type GitHub struct {
 	config GitHubConfig
 
-	mu     sync.Mutex
-	hour   window
-	minute window
-	rest   time.Duration // after the last refusal for a secondary limit
-	until  time.Time
-	report GitHubReport
+	mu          sync.Mutex
+	core, graph githubLimits
+	content     []*window
+	rest        time.Duration // after the last refusal for a secondary limit
+	until       time.Time
+	report      GitHubReport
 }
 
 // GitHubReport is what a user's requests have met so far.
@@ -46,7 +55,8 @@ func NewGitHub(config GitHubConfig) (*GitHub, error) {
 		name    string
 		n       *int
 		without int
-	}{{"Hourly", &config.Hourly, 5000}, {"Points", &config.Points, 900}, {"AtOnce", &config.AtOnce, 100}} {
+	}{{"Hourly", &config.Hourly, 5000}, {"Points", &config.Points, 900}, {"AtOnce", &config.AtOnce, 100},
+		{"Content", &config.Content, 80}, {"ContentHourly", &config.ContentHourly, 500}, {"Graph", &config.Graph, 5000}, {"GraphPoints", &config.GraphPoints, 2000}} {
 		if *of.n < 0 {
 			return nil, invalid("GitHubConfig."+of.name, "must be at least 1, or 0 for %d, got %d", of.without, *of.n)
 		}
@@ -58,9 +68,20 @@ func NewGitHub(config GitHubConfig) (*GitHub, error) {
 		return nil, invalid("GitHubConfig.Takes", "must be at least 0, got %v", config.Takes)
 	}
 	return &GitHub{
-		config: config, hour: window{Limit: Limit{Name: "core"}, most: float64(config.Hourly), length: time.Hour},
-		minute: window{Limit: Limit{Name: "points"}, most: float64(config.Points), length: time.Minute},
+		config: config, core: githubLimitsOf("core", config.Hourly, config.Points), graph: githubLimitsOf("graphql", config.Graph, config.GraphPoints),
+		content: []*window{githubWindow("content", config.Content, time.Minute), githubWindow("content", config.ContentHourly, time.Hour)},
 	}, nil
+}
+
+// githubLimits are the limits of one of the APIs.
+type githubLimits struct{ hour, minute *window }
+
+func githubLimitsOf(name string, hourly, points int) githubLimits {
+	return githubLimits{githubWindow(name, hourly, time.Hour), githubWindow(name, points, time.Minute)}
+}
+
+func githubWindow(name string, n int, length time.Duration) *window {
+	return &window{Limit: Limit{Name: name}, most: float64(n), length: length}
 }
 
 const (
@@ -75,8 +96,10 @@ func (g *GitHub) Report() GitHubReport {
 	return g.report
 }
 
+const usedUpHour = "API rate limit exceeded for user ID 1."
+
 // judge admits a request, or returns why not.
-func (g *GitHub) judge(now time.Time, points float64) (message string) {
+func (g *GitHub) judge(now time.Time, l githubLimits, points float64, content []*window) (message string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	const secondary = "You have exceeded a secondary rate limit. Please wait a few minutes before you try again."
@@ -90,17 +113,20 @@ func (g *GitHub) judge(now time.Time, points float64) (message string) {
 		g.until = now.Add(g.rest)
 		return secondary
 	}
-	if g.report.Open >= g.config.AtOnce || g.minute.wait(now, points) > 0 {
+	full := func(w *window) bool { return w.wait(now, 1) > 0 }
+	if g.report.Open >= g.config.AtOnce || l.minute.wait(now, points) > 0 || slices.ContainsFunc(content, full) {
 		g.report.Secondary++
 		g.rest, g.until = firstRest, now.Add(firstRest)
 		return secondary
 	}
-	if g.hour.wait(now, 1) > 0 {
+	if full(l.hour) {
 		g.report.Primary++
-		return "API rate limit exceeded for user ID 1."
+		return usedUpHour
 	}
-	g.minute.take(now, points)
-	g.hour.take(now, 1)
+	l.minute.take(now, points)
+	for _, w := range append(content, l.hour) {
+		w.take(now, 1)
+	}
 	g.report.Admitted++
 	g.report.Open++
 	g.report.MostOpen = max(g.report.MostOpen, g.report.Open)
@@ -109,22 +135,36 @@ func (g *GitHub) judge(now time.Time, points float64) (message string) {
 
 // ServeHTTP serves a request.
 func (g *GitHub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	points, now := 5.0, time.Now()
-	if r.Method == http.MethodGet || r.Method == http.MethodHead {
-		points = 1
+	body, err := io.ReadAll(io.LimitReader(r.Body, mostRead))
+	if err != nil {
+		return // the client has gone
 	}
-	message := g.judge(now, points)
+	l, now := g.core, time.Now()
+	reads := r.Method == http.MethodGet || r.Method == http.MethodHead
+	if r.URL.Path == "/graphql" {
+		l = g.graph
+		reads = !strings.Contains(string(body), "mutation")
+	}
+	points, content := 1.0, []*window(nil)
+	if !reads {
+		points, content = 5, slices.Clone(g.content)
+	}
+	message := g.judge(now, l, points, content)
 	g.mu.Lock()
-	left, resets := g.hour.left(now)
+	left, resets := l.hour.left(now)
 	g.mu.Unlock()
 	h := w.Header()
-	h.Set("X-Ratelimit-Limit", strconv.Itoa(g.config.Hourly))
+	h.Set("X-Ratelimit-Limit", strconv.Itoa(int(l.hour.most)))
 	h.Set("X-Ratelimit-Remaining", strconv.Itoa(int(left)))
-	h.Set("X-Ratelimit-Used", strconv.Itoa(g.config.Hourly-int(left)))
+	h.Set("X-Ratelimit-Used", strconv.Itoa(int(l.hour.most-left)))
 	h.Set("X-Ratelimit-Reset", strconv.FormatInt(now.Add(resets).Unix(), 10))
-	h.Set("X-Ratelimit-Resource", "core")
+	h.Set("X-Ratelimit-Resource", l.hour.Name)
 	h.Set("Date", now.UTC().Format(http.TimeFormat))
 	h.Set("Content-Type", "application/json; charset=utf-8")
+	if message == usedUpHour && l.hour.Name == g.graph.hour.Name {
+		_, _ = w.Write([]byte(`{"errors":[{"type":"RATE_LIMITED","message":` + quote(message) + `}]}`))
+		return
+	}
 	if message != "" {
 		w.WriteHeader(http.StatusForbidden)
 		_, _ = w.Write([]byte(`{"message":` + quote(message) + `,"documentation_url":"https://docs.github.com/"}`))

@@ -2,6 +2,7 @@ package emulator_test
 
 import (
 	"fmt"
+	"net/http"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -145,5 +146,35 @@ func TestReportOfTens(t *testing.T) {
 		assert.Equal(t, []float64{2000, 1000, 0, 1000}, api.Report().Limit("tokens").Tens)
 		assert.Equal(t, 25*time.Second, api.Report().LongestGap())
 		assert.Equal(t, "4000", fmt.Sprint(api.Report().Limit("tokens").Used))
+	})
+}
+
+// A client that keeps the points of a minute, and creates more than 80 things in it, breaks a secondary limit. Queries and
+// mutations of GraphQL have points of their own. A used-up hour of GraphQL is a failure with status 200.
+func TestGitHubContentAndGraphQL(t *testing.T) {
+	for perMinute, wrong := range map[int]bool{80: false, 90: true} {
+		synctest.Test(t, func(t *testing.T) {
+			api := newGitHub(t, emulator.GitHubConfig{})
+			for range perMinute {
+				get(t, api, http.MethodPost)
+			}
+			assert.Equal(t, wrong, api.Report().Secondary > 0)
+			get(t, api, http.MethodGet)
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		api := newGitHub(t, emulator.GitHubConfig{ContentHourly: 2, Graph: 4, Hourly: 1})
+		for _, c := range []struct{ body, want string }{{"query", "login"}, {"mutation", "login"}, {"mutation", "login"}, {"query", "login"}, {"query", `"type":"RATE_LIMITED"`}} {
+			status, h, body := post(t, api, "/graphql", c.body)
+			assert.Equal(t, http.StatusOK, status)
+			assert.Equal(t, "graphql", h.Get("X-RateLimit-Resource"))
+			assert.Contains(t, body, c.want)
+		}
+		status, _ := get(t, api, http.MethodGet)
+		assert.Equal(t, http.StatusOK, status, "the hour of REST")
+		status, _, _ = post(t, api, "/graphql", "mutation")
+		assert.Equal(t, http.StatusForbidden, status, "the content of an hour")
+		assert.Equal(t, 1, api.Report().Primary)
+		assert.Equal(t, 1, api.Report().Secondary)
 	})
 }
