@@ -19,8 +19,8 @@ type Call struct {
 	n    int // limits of its turn
 	mu   sync.Mutex
 	u    Usage
-	text int  // bytes that it has produced
-	said bool // the tokens of its prompt were settled
+	text int       // bytes that it has produced
+	next time.Time // when it is settled again before its end; zero: its prompt was not settled
 	over bool
 }
 
@@ -55,24 +55,39 @@ func (s *Set) Acquire(ctx context.Context, e Estimate) (*Call, error) {
 func (c *Call) Probes() bool { return c.r.Probes() }
 
 // Saw takes in what the response has stated so far: totals, of which the largest count. The tokens of the prompt are
-// settled when they are stated, and the rest by Done.
+// settled when they are stated, and the rest by Done. A provider may count an answer while it produces it. Then tokens of an
+// answer that are more than was reserved are settled once a second.
 func (c *Call) Saw(u Usage) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.u.Input, c.u.CacheRead, c.u.CacheWrite = max(c.u.Input, u.Input), max(c.u.CacheRead, u.CacheRead), max(c.u.CacheWrite, u.CacheWrite)
 	c.u.Output, c.u.Cost = max(c.u.Output, u.Output), max(c.u.Cost, u.Cost)
 	c.u.Known = c.u.Known || u.Known || u.Input+u.CacheRead+u.CacheWrite > 0
-	if c.u.Known && !c.said && !c.over {
-		c.said = true
-		c.settle(c.set.used(c.n, c.e, c.u, true))
-	}
+	c.early()
 }
 
+// early settles what is known before the end of the call: the prompt at once, and then the answer, once a second, if it
+// is longer than what was reserved. The Call must be locked.
+func (c *Call) early() {
+	now := time.Now()
+	if !c.u.Known || c.over || now.Before(c.next) {
+		return
+	}
+	u := c.u
+	u.Output = max(u.Output, c.produced())
+	c.next = now.Add(time.Second)
+	c.settle(c.set.used(c.n, c.e, u, true))
+}
+
+// produced is how many tokens the text has that has come, about.
+func (c *Call) produced() int { return (c.text + bytesPerToken - 1) / bytesPerToken }
+
 // Produced notes that the response has brought so many bytes of text. It counts if the stream is cut before it has
-// stated its tokens.
+// stated its tokens, and, once it is more than was reserved, while they come.
 func (c *Call) Produced(bytes int) {
 	c.mu.Lock()
 	c.text += max(0, bytes)
+	c.early()
 	c.mu.Unlock()
 }
 
@@ -104,7 +119,7 @@ func (c *Call) end(complete bool) {
 	c.over = true
 	c.r.Release()
 	if c.u.Complete = complete; !complete {
-		c.u.Output = max(c.u.Output, (c.text+bytesPerToken-1)/bytesPerToken)
+		c.u.Output = max(c.u.Output, c.produced())
 	}
 	if c.u.Known {
 		c.set.learn(c.e, c.u)

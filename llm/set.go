@@ -343,7 +343,8 @@ func (s *Set) reserved(of kind, e Estimate) int {
 	return 1
 }
 
-// used is what the limits of a turn count in the end, or so far; below 0: it is not known. nil: nothing is known.
+// used is what the limits of a turn count in the end, or, if early, so far; below 0: it is not known. nil: nothing is
+// known. Where a provider counts an answer while it is produced, so does a limit once that is more than was reserved.
 func (s *Set) used(n int, e Estimate, u Usage, early bool) []int {
 	p := &s.preset
 	prompt := u.Input + u.CacheWrite
@@ -360,7 +361,7 @@ func (s *Set) used(n int, e Estimate, u Usage, early bool) []int {
 			all[i] = s.reserved(of, e) // more than the cost, if that was cut to the burst
 		case of == input:
 			all[i] = prompt
-		case early, p.GoesOn && !u.Complete:
+		case early && p.Counting != CountUsed, p.GoesOn && !u.Complete:
 		case of == output:
 			all[i] = u.Output * p.OutputFactor
 		default:
@@ -368,6 +369,9 @@ func (s *Set) used(n int, e Estimate, u Usage, early bool) []int {
 			if p.API == bodies.OpenAI && u.Cost > 0 { // Mistral states it
 				all[i] = u.Cost
 			}
+		}
+		if early && !p.fixed() && of != input && all[i] <= s.reserved(of, e) { // it may still grow
+			all[i] = -1
 		}
 	}
 	if slices.Max(all) < 0 {

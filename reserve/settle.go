@@ -173,7 +173,7 @@ func (j *Joint) count(told, reserved, used []int64) []int64 {
 	return told
 }
 
-func (r *Reservation) settle(ctx context.Context, costs []int, again bool) (err error) {
+func (r *Reservation) settle(ctx context.Context, costs []int, again bool) error {
 	used, err := r.joint.used(ctx, &r.call.Need, costs)
 	if err != nil {
 		return err

@@ -5,9 +5,9 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/fleetpace/fleetpace/transport/bodies"
@@ -30,7 +30,8 @@ func hold(body io.ReadCloser, scan *bodies.Scanner, zipped bool, early, end func
 // held is the body of a response. It passes all bytes on as they come, and shows them to a scanner.
 type held struct {
 	io.ReadCloser
-	early func() // called once, when the prompt is known before the end; nil: nobody wants to know
+	early func()    // called when the prompt is known before the end, and then once in a while; nil: nobody wants to know
+	next  time.Time // when early is called next
 	end   func()
 	scan  *bodies.Scanner // nil: nobody wants to know
 	unzip *unzip          // between the body and the scanner, if the body is compressed
@@ -44,8 +45,10 @@ func (h *held) Read(p []byte) (int, error) {
 	if n > 0 && h.scan != nil {
 		h.mu.Lock()
 		if !h.ended && h.shows(p[:n]) && h.early != nil {
-			h.early()
-			h.early = nil
+			if now := time.Now(); !now.Before(h.next) {
+				h.next = now.Add(earlyEvery)
+				h.tellsEarly()
+			}
 		}
 		h.mu.Unlock()
 	}
@@ -55,14 +58,28 @@ func (h *held) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// earlyEvery is how often a stream is settled while it comes.
+const earlyEvery = time.Second
+
+// tellsEarly calls early. The scanner does not change meanwhile.
+func (h *held) tellsEarly() {
+	if h.unzip != nil {
+		h.unzip.mu.Lock()
+		defer h.unzip.mu.Unlock()
+	}
+	h.early()
+}
+
 // shows shows bytes to the scanner, and reports whether it knows the prompt. It may know that of a compressed body only
 // when more bytes come.
 func (h *held) shows(p []byte) (knows bool) {
 	if h.unzip != nil {
 		h.unzip.write(p)
-		return h.unzip.knows.Load()
+		h.unzip.mu.Lock()
+		defer h.unzip.mu.Unlock()
+	} else {
+		_, _ = h.scan.Write(p)
 	}
-	_, _ = h.scan.Write(p)
 	return h.scan.Knows()
 }
 
@@ -95,10 +112,10 @@ type heldWriter struct {
 
 // unzip decompresses what a body brings. Where the bytes are broken, the scanner gets no more of them.
 type unzip struct {
-	scan  *bodies.Scanner
-	knows atomic.Bool // whether the scanner knows the prompt
-	to    *io.PipeWriter
-	done  chan struct{}
+	mu   sync.Mutex
+	scan *bodies.Scanner // guarded by mu until close
+	to   *io.PipeWriter
+	done chan struct{}
 }
 
 func newUnzip(scan *bodies.Scanner) *unzip {
@@ -120,9 +137,9 @@ func (u *unzip) write(p []byte) { _, _ = u.to.Write(p) }
 
 // Write gets the decompressed bytes.
 func (u *unzip) Write(p []byte) (int, error) {
-	n, err := u.scan.Write(p)
-	u.knows.Store(u.scan.Knows())
-	return n, err
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.scan.Write(p)
 }
 
 // close waits until the scanner has all bytes.
@@ -139,12 +156,29 @@ func (t *Transport) scanner(response *http.Response, c *call) (scan *bodies.Scan
 	return bodies.NewScanner(response.Header), strings.EqualFold(response.Header.Get("Content-Encoding"), "gzip")
 }
 
-// early returns what to call when a stream has stated its prompt, or nil.
+// early returns what to call when a stream has stated its prompt, and then again, or nil. After the first call, numbers
+// that are no higher than what the limits count may still grow: they are not settled.
 func (t *Transport) early(s sent, scan *bodies.Scanner) func() {
 	if t.config.Early == nil || scan == nil || s.turn == nil || s.StatusCode >= http.StatusBadRequest {
 		return nil
 	}
-	return func() { t.settle(s, t.config.Early(s.Response, scan.Usage())) }
+	again := false
+	return func() {
+		used := t.config.Early(s.Response, scan.Usage())
+		if again && len(used) > 0 {
+			used = slices.Clone(used)
+			for i, charged := range s.turn.Charged()[:len(used)] {
+				if used[i] <= charged {
+					used[i] = -1
+				}
+			}
+			if slices.Max(used) < 0 {
+				return
+			}
+		}
+		again = true
+		t.settle(s, used)
+	}
 }
 
 // bodyOver releases the slots of a call whose body has ended, and takes in what the body said. The caller does not

@@ -52,8 +52,9 @@ type Config struct {
 	TokensUnstated bool
 
 	// Early is Tokens as soon as a stream has stated the tokens of its prompt, which may be long before its
-	// end. Return a number below 0 for each limit whose use is not certain yet, such as that of the output.
-	// Default: costs are settled at the end.
+	// end. Return a number below 0 for each limit whose use is not certain yet, such as that of the output
+	// while it is less than the estimate. Early is called again once a second while more of the stream comes. Then
+	// numbers count where they are higher than what the limit counts. Default: costs are settled at the end.
 	Early func(*http.Response, bodies.Usage) []int
 
 	// Estimate returns what a request costs at each limit of its turn, in their order, by what is known when it has
