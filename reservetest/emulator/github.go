@@ -73,7 +73,7 @@ func NewGitHub(config GitHubConfig) (*GitHub, error) {
 	}, nil
 }
 
-// githubLimits are the limits of one of the APIs.
+// githubLimits are an hour and a minute of REST or of GraphQL.
 type githubLimits struct{ hour, minute *window }
 
 func githubLimitsOf(name string, hourly, points int) githubLimits {
