@@ -59,7 +59,7 @@ test-models: ## 512 agents with the SDKs of Anthropic, OpenAI and Google, in rea
 
 test-clients: ## the clients in Python and TypeScript, their types, also against the real server; wants node, npm, mypy and httpx
 	.ci/clients python typescript
-	FLEETPACE_REQUIRE=redis go test -tags clients -count=1 -run '^Test(Languages|ModelsInLanguages|HooksEndAHardStop)$$' -v ./cmd/fleetpace
+	FLEETPACE_REQUIRE=redis go test -tags clients -count=1 -run '^Test(Languages|ModelsInLanguages|HooksEndAHardStop|HooksPassRefusalsOn)$$' -v ./cmd/fleetpace
 
 test-several: ## two servers behind a round-robin proxy are killed in turn for a minute; wants node, npm and an idle machine
 	cd clients/typescript && npm ci --no-audit --no-fund && npm run build

@@ -98,7 +98,7 @@ func (j *Joint) ask(ctx context.Context, id string, patience time.Duration, cost
 			return probes, nil
 		}
 		if need.Leaves {
-			if err = j.stopped(); err != nil {
+			if err = j.Stopped(); err != nil {
 				ended(ctx, &need, 0, err, j.limits...)
 			}
 		}

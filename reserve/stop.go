@@ -175,8 +175,9 @@ func (j *Joint) Staying() *Joint { return j.each((*Limiter).Staying) }
 // a call fails with [ErrExhausted] and gives up its place, as a call without an ID does. Otherwise it keeps its place.
 func (j *Joint) Leaving() *Joint { return &Joint{j.limits, true} }
 
-// stopped returns the error of the first limit that is stopped, or nil.
-func (j *Joint) stopped() error {
+// Stopped returns the [Exhausted] of the first limit that is stopped, or nil. It asks this process, which knows of a
+// stop for as long as its calls wait, and after each call.
+func (j *Joint) Stopped() error {
 	for _, l := range j.limits {
 		if s := l.limit.Stopped(); s != nil {
 			return exhausted(l.Group())(l.limit, s)

@@ -22,6 +22,7 @@ type allowAnswer struct {
 	Remaining  *int64  `json:"remaining,omitempty"`
 	Limit      string  `json:"limit"`
 	RetryAfter float64 `json:"retry_after"`
+	*stop
 }
 
 func (s *Server) allow(w http.ResponseWriter, r *http.Request) {
@@ -58,6 +59,7 @@ func (s *Server) allow(w http.ResponseWriter, r *http.Request) {
 	}
 	status := http.StatusOK
 	if !body.Allowed {
+		body.stop = stopOf(n.turns.Stopped())
 		status = http.StatusTooManyRequests
 		retryAfter(w, max(wait, time.Second))
 	}

@@ -174,7 +174,7 @@ func again(delay time.Duration) time.Duration {
 
 func later(at *place) laterAnswer {
 	r := at.reservation
-	body := laterAnswer{ID: strings.TrimPrefix(at.id, prefix), Forecast: millis(r.Delay())}
+	body := laterAnswer{ID: strings.TrimPrefix(at.id, prefix), Forecast: millis(r.Delay()), stop: stopOf(at.turns.Stopped())}
 	if r.Booked() {
 		body.RetryAfter = millis(again(r.Delay()))
 	}

@@ -18,7 +18,7 @@ type scanner struct {
 }
 
 // value reads one value. It returns the path of the first wrong name in it, and what is wrong, or two empty
-// texts. In the value of a key, names are the caller's own, and may have any case.
+// texts. In the values of a key and of headers, names are the caller's own, and may have any case.
 func (s *scanner) value(inKey bool) (field, fault string) {
 	switch s.next() {
 	case '{':
@@ -37,7 +37,7 @@ func (s *scanner) value(inKey bool) (field, fault string) {
 			seen = append(seen, name)
 			s.next()
 			s.at++ // the colon
-			if field, fault = s.value(inKey || string(name) == "key"); fault != "" {
+			if field, fault = s.value(inKey || string(name) == "key" || string(name) == "headers"); fault != "" {
 				if field[0] != '[' {
 					field = "." + field
 				}

@@ -27,11 +27,20 @@ type problem struct {
 	after time.Duration // the Retry-After header; below 0: no header
 }
 
-// stop is what a problem says of a hard stop.
+// stop is what a response says of a hard stop.
 type stop struct {
 	Scope  string    `json:"scope"`
 	Reason string    `json:"reason"`
 	Until  time.Time `json:"until,omitzero"`
+}
+
+// stopOf returns the stop that an error is about, or nil.
+func stopOf(err error) *stop {
+	var stopped *reserve.Exhausted
+	if !errors.As(err, &stopped) {
+		return nil
+	}
+	return &stop{stopped.Scope, stopped.Reason, stopped.Until.UTC()}
 }
 
 func (p problem) Error() string { return p.Detail }
@@ -50,7 +59,6 @@ func away(detail string) problem {
 func problemOf(err error, field string) problem {
 	var known problem
 	var typed *reserve.Error
-	var stopped *reserve.Exhausted
 	switch {
 	case errors.As(err, &known):
 		return known
@@ -64,12 +72,11 @@ func problemOf(err error, field string) problem {
 		return p
 	case errors.Is(err, reserve.ErrExhausted):
 		p := tooLate(nextProbe)
-		if errors.As(err, &stopped) {
-			if !stopped.Until.IsZero() {
-				p = tooLate(min(time.Until(stopped.Until), 24*time.Hour)) // it may end earlier
-			}
-			p.stop = &stop{stopped.Scope, stopped.Reason, stopped.Until.UTC()}
+		of := stopOf(err)
+		if of != nil && !of.Until.IsZero() {
+			p = tooLate(min(time.Until(of.Until), 24*time.Hour)) // it may end earlier
 		}
+		p.stop = of
 		p.Title, p.Detail = "Exhausted", err.Error()
 		return p
 	case errors.Is(err, reserve.ErrExceedsBurst), errors.Is(err, reserve.ErrInvalid):

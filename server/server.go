@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/fleetpace/fleetpace/limits"
+	"github.com/fleetpace/fleetpace/transport"
+	"github.com/fleetpace/fleetpace/transport/bodies"
 )
 
 // A Server is an [http.Handler] that grants turns. It may be mounted beside other handlers, at the
@@ -23,6 +25,7 @@ type Server struct {
 	end      context.CancelFunc
 	reported atomic.Int64 // when a failure was last logged, in Unix seconds
 	places   places
+	hears    map[bodies.API]*transport.Transport
 	given    givenTurns
 
 	mu    sync.Mutex
@@ -52,6 +55,9 @@ func New(set *limits.Set, config Config) (*Server, error) {
 	s.places = places{byID: map[string]*place{}, most: config.MaxKept}
 	s.given = givenTurns{byID: map[string]*givenTurn{}, most: config.MaxKept}
 	s.polls = map[*poll]struct{}{}
+	if s.hears, err = newHears(config.Logger); err != nil {
+		return nil, err
+	}
 	s.handler = s.tokens.requires(s.routes())
 	s.open = map[string]http.HandlerFunc{
 		"/healthz": func(w http.ResponseWriter, _ *http.Request) { text(w, http.StatusOK, "alive\n") },
@@ -66,6 +72,7 @@ func (s *Server) routes() http.Handler {
 		takes: {
 			"POST /v1/wait": s.wait, "POST /v1/leave": s.leave, "POST /v1/allow": s.allow,
 			"POST /v1/settle": s.settle, "POST /v1/release": s.release, "POST /v1/renew": s.renew,
+			"POST /v1/refused": s.refused,
 		},
 		operates: {
 			"POST /v1/resume":       s.resume,

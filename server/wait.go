@@ -40,6 +40,7 @@ type laterAnswer struct {
 	Forecast   float64 `json:"forecast_ms"`
 	RetryAfter float64 `json:"retry_after_ms"`
 	HeldBy     string  `json:"held_by,omitempty"`
+	*stop
 }
 
 // poll is a request that waits. It is a context that ends when the client hangs up, or with one of

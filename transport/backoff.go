@@ -64,6 +64,17 @@ func (b *backoffs) succeeded(limiter *reserve.Limiter, sent time.Time) {
 	}
 }
 
+// lapse ends the backoff of a limit, if a call was sent after its last pause, and after the same time once more. The
+// successes of calls that others send are not heard.
+func (b *backoffs) lapse(limiter *reserve.Limiter, sent time.Time) {
+	name := limiter.Group() + " " + limiter.String()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if last, ok := b.of.Peek(name); ok && sent.After(last.until.Add(last.lasts)) {
+		b.of.Remove(name)
+	}
+}
+
 // backOff adds a pause for a refusal that names no moment. With an Adapter, a refusal because of
 // the rate adds none: the Adapter lowers the rate instead.
 func (t *Transport) backOff(s sent, c *call, advice headers.Advice, each []time.Duration) {

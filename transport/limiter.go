@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/fleetpace/fleetpace/reserve"
 	"github.com/fleetpace/fleetpace/transport/headers"
@@ -63,6 +64,8 @@ type call struct {
 	slots    bool   // some limit has slots; the call holds them until it has its response
 	again    []int  // the indices of the limits without slots; a repeated request takes their permits again
 	adaption int    // the index of the limit that adapts
+
+	longestStop time.Duration // 0: any
 }
 
 func (t Need) call() (*call, error) {

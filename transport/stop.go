@@ -11,6 +11,9 @@ import (
 
 // stop stops the limits of a call for the whole fleet, because what the provider sells is used up.
 func (t *Transport) stop(ctx context.Context, s sent, c *call, advice verdict, why string) pause {
+	if c.longestStop > 0 && (advice.After == 0 || advice.After > c.longestStop) {
+		advice.After = c.longestStop
+	}
 	until := time.Time{}
 	if advice.After > 0 {
 		until = time.Now().Add(advice.After)

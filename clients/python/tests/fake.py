@@ -19,6 +19,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 DURATION = re.compile(r"(\d+(\.\d*)?(ns|us|ms|s|m|h))+")
 LIMITS = {"name": str, "key": (str, dict), "cost": int}
 TURN = {"flow": str, "share": str, "weight": (int, float), "urgent": bool}
+REFUSED = {"limits": list, "api": str, "status": int, "headers": dict, "body": str, "host": str, "ago": DURATION}
 FIELDS: dict[str, tuple[dict[str, Any], set[str]]] = {
     "/v1/wait": ({"limits": list, **TURN, "max_wait": DURATION, "poll": DURATION, "id": str, "late": bool, "turn": str, "way": DURATION}, {"limits"}),
     "/v1/leave": ({"limits": list, "id": str}, {"limits", "id"}),
@@ -28,6 +29,7 @@ FIELDS: dict[str, tuple[dict[str, Any], set[str]]] = {
     "/v1/renew": ({"turn": str}, {"turn"}),
     "/v1/pause": ({"limits": list, "for": DURATION, "until": str, "reason": str}, {"limits"}),
     "/v1/resume": ({"limits": list}, {"limits"}),
+    "/v1/refused": (REFUSED, {"limits", "api", "status"}),
 }
 
 

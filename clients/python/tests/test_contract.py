@@ -234,6 +234,19 @@ class Contract(Case):
             self.assertEqual(error.retry_after, 300)
             self.assertIsInstance(error, TooLate)
 
+    def test_a_caller_that_does_not_wait_learns_of_a_stop(self) -> None:
+        ends = datetime(2030, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
+        for until, end in (("2030-01-02T03:04:05Z", ends), (None, None)):
+            about = {"scope": "llm/openai", "reason": "no credit"} | ({"until": until} if until else {})
+            refused = {"allowed": False, "taken": 0, "limit": "10/s", "retry_after": 300.0, **about}
+            self.script("/v1/allow", Reply(429, refused))
+            self.script("/v1/wait", Reply(202, {"id": "i", "forecast_ms": 1.0, "retry_after_ms": 1.0, **about}))
+            limiter = self.client.limiter("openai")
+            for told in (limiter.allow(), limiter.ask("i")):
+                assert isinstance(told, (Allowed, Later))
+                self.assertFalse(told)
+                self.assertEqual((told.scope, told.reason, told.until), ("llm/openai", "no credit", end))
+
     def test_too_late_by_the_forecast_leaves(self) -> None:
         self.script("/v1/wait", later(20, forecast=40))
         began = time.monotonic()

@@ -1,6 +1,7 @@
 """The transports for httpx, where it is here."""
 
 import asyncio
+import contextlib
 import importlib.util
 import time
 import unittest
@@ -217,6 +218,50 @@ class Transports(unittest.TestCase):
             way(httpx.Response(200, stream=Body()), None)  # no probe
             settled = [{"turn": "t", "used": used, "served": True} for used in ([-1, -1], [-1, -1], [1, 20])]
             self.assertEqual(self.server.bodies("/v1/settle"), settled)
+        self.assertEqual(self.server.violations, [])
+
+    def test_the_server_judges_refusals(self) -> None:
+        async def get_async(answer: "httpx.Response") -> "httpx.Response":
+            async with AsyncFleetpace(self.server.url) as fleet:
+                transport = AsyncPacedTransport(fleet.limiter("a"), httpx.MockTransport(lambda _: answer), api="anthropic")
+                async with httpx.AsyncClient(transport=transport) as client:
+                    return await client.get("https://api.example/")
+
+        def get(answer: "httpx.Response") -> "httpx.Response":
+            with Fleetpace(self.server.url) as fleet:
+                transport = PacedTransport(fleet.limiter("a"), httpx.MockTransport(lambda _: answer), api="anthropic")
+                return httpx.Client(transport=transport).get("https://api.example/")
+
+        zipped = zlib.compressobj(wbits=31)
+        failure = b'{"type":"error","error":{"type":"billing_error"}}'
+        raw = zipped.compress(failure) + zipped.flush()
+        large = b"x" * (200 << 10)
+        text = failure.decode()
+        head = {"Retry-After": "7", "Request-Id": "r"}
+        for way in (get, lambda *args: asyncio.run(get_async(*args))):
+            for answer, body, sent, advice, name, value in [
+                (httpx.Response(402, headers=head, stream=Body(failure)), failure, text, {"retry": False}, "X-Should-Retry", "false"),
+                (httpx.Response(429, headers=head, content=failure), failure, text, {"retry_after_ms": 1}, "Retry-After-Ms", "1"),
+                (httpx.Response(529, headers=head | {"Content-Encoding": "gzip"}, stream=Body(raw)), failure, text, {}, "Retry-After-Ms", None),
+                (httpx.Response(500, headers=head, stream=Body(large, 1000)), large, "", {}, "X-Should-Retry", None),
+                (httpx.Response(400, headers=head, stream=Body(failure)), failure, text, None, "X-Should-Retry", None),
+                (httpx.Response(200, headers=head, stream=Body(failure)), failure, text, {}, "X-Should-Retry", None),
+                (httpx.Response(200, headers={"Content-Type": self.SSE}, stream=Body(b"data: " + failure + b"\n\n")), None, text, {}, "", None),
+            ]:  # fmt: skip
+                self.server.seen.clear()
+                self.server.script["/v1/refused"].append(problem(503, "away") if advice is None else Reply(200, advice))
+                with contextlib.suppress(AssertionError), self.assertLogs("fleetpace"):  # one is not passed on
+                    response = way(answer)
+                self.assertEqual(response.headers.get(name), value)
+                self.assertEqual(response.content, body or response.content)
+                [told] = self.server.bodies("/v1/refused")
+                self.assertRegex(told.pop("ago"), r"^0\.\d+s$")
+                kept = {k.lower(): v for k, v in response.headers.items() if k.lower() == "retry-after"}
+                about = {"api": "anthropic", "status": response.status_code, "headers": kept, "host": "api.example", "body": sent}
+                self.assertEqual(told, {"limits": [{"name": "a", "cost": 1}], **about})
+            self.server.seen.clear()
+            way(httpx.Response(200, stream=Body(b'{"usage":{}}')))
+            self.assertEqual(self.server.bodies("/v1/refused") + self.server.bodies("/v1/pause"), [])
         self.assertEqual(self.server.violations, [])
 
     def test_a_long_line_takes_time_that_grows_with_its_length(self) -> None:

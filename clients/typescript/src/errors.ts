@@ -53,8 +53,14 @@ export function errorOf(status: number, problem: Record<string, unknown>, retryA
   const wrong = known.field === undefined ? "" : ` ${field} is ${JSON.stringify(value)?.slice(0, 100)}:`;
   const kind = status >= 500 ? Unavailable : byStatus[status as keyof typeof byStatus] ?? FleetpaceError;
   const text = `${status}:${wrong} ${String(said).slice(0, 500)}`;
-  if (kind !== TooLate || typeof problem["scope"] !== "string") return new kind(text, { status, retryAfter, ...known });
-  const until = new Date(String(problem["until"]));
-  const stop = { scope: problem["scope"], reason: String(problem["reason"] ?? ""), ...(until.getTime() > 0 && { until }) };
+  const { stop } = stopIn(problem);
+  if (kind !== TooLate || !stop) return new kind(text, { status, retryAfter, ...known });
   return Object.assign(new Exhausted(text, { status, retryAfter }), stop);
+}
+
+/** What a document says of a hard stop, if it does. */
+export function stopIn(body: Record<string, unknown>): { stop?: { scope: string; reason: string; until?: Date } } {
+  if (typeof body["scope"] !== "string") return {};
+  const until = new Date(String(body["until"]));
+  return { stop: { scope: body["scope"], reason: String(body["reason"] ?? ""), ...(until.getTime() > 0 && { until }) } };
 }

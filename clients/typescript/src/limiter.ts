@@ -1,5 +1,5 @@
 import { type Connection, numberIn, textIn } from "./connection.js";
-import { InvalidRequest, TooLate } from "./errors.js";
+import { InvalidRequest, stopIn, TooLate } from "./errors.js";
 import { duration, now, persist, sleep } from "./time.js";
 import { Turn } from "./turn.js";
 import { useOf } from "./way.js";
@@ -40,12 +40,36 @@ export interface AskOptions {
   signal?: AbortSignal | undefined;
 }
 
+/** A hard stop, for a caller that does not wait. Its fields are those of Exhausted. */
+export interface Stop {
+  scope: string;
+  reason: string;
+  until?: Date;
+}
+
+/** Whose rules say what a refusal means. APIs that are compatible with OpenAI have its rules. */
+export type Api = "anthropic" | "openai" | "azure" | "gemini" | "bedrock" | "shopify" | "github";
+
+/** A response that refuses a call, or a failure that a body of status 200 reports. */
+export interface Refusal {
+  api: Api;
+  status: number;
+  headers: Headers;
+  /** The body, if it is short; with a status below 400 the event or document that reports the failure. */
+  body: string;
+  host: string;
+  /** How many ms ago the call was sent. */
+  ago: number;
+}
+
 /** The call is booked. Ask again with its id after retryAfter ms, from any process; its turn comes after about forecast ms. */
 export interface Later {
   retryAfter: number;
   forecast: number;
   /** The limit that delays the call most. */
   heldBy?: string | undefined;
+  /** The limit is stopped. */
+  stop?: Stop;
 }
 
 export interface AllowOptions {
@@ -68,6 +92,8 @@ export interface Allowed {
   limit: string;
   /** After how many ms a turn would be available; 0 if the call is allowed. */
   retryAfter: number;
+  /** The limit is stopped. */
+  stop?: Stop;
   /** The headers of the response, with Retry-After, RateLimit-Policy and RateLimit. */
   headers: Headers;
 }
@@ -151,7 +177,7 @@ export class Limiter {
         }
         late = undefined;
         const [retryAfter, forecast] = [numberIn(body, "retry_after_ms"), numberIn(body, "forecast_ms")];
-        if (once !== undefined) return { retryAfter, forecast, ...("held_by" in body && { heldBy: textIn(body, "held_by") }) };
+        if (once !== undefined) return { retryAfter, forecast, ...("held_by" in body && { heldBy: textIn(body, "held_by") }), ...stopIn(body) };
         place = textIn(body, "id");
         if (restMs() === 0) throw new TooLate(`no turn in ${maxWait} ms`, { retryAfter: forecast });
         await sleep(Math.min(Math.max(retryAfter, 10), restMs()), signal);
@@ -188,6 +214,7 @@ export class Limiter {
       ...("remaining" in body && { remaining: numberIn(body, "remaining") }),
       limit: textIn(body, "limit"),
       retryAfter: numberIn(body, "retry_after", 0) * 1000,
+      ...stopIn(body),
       headers,
     };
   }
@@ -195,6 +222,18 @@ export class Limiter {
   /** Pauses the limits for so many ms, for the whole fleet. The reason is for operators. */
   async pause(ms: number, reason?: string): Promise<void> {
     await this.connection.ask("/v1/pause", { limits: this.request.limits, for: duration(ms), reason: reason?.slice(0, 256) });
+  }
+
+  /**
+   * Says that the API has refused a call. The server pauses or stops the limits for the whole fleet, by the rules of the
+   * API. It returns headers that tell an SDK whether to repeat the request.
+   */
+  async refused({ api, status, headers, body, host, ago }: Refusal): Promise<Record<string, string>> {
+    const telling = [...headers].filter(([name]) => /^date$|retry|ratelimit|errortype/.test(name));
+    const about = { api, status, headers: Object.fromEntries(telling), body, host, ago: duration(ago) };
+    const advice = (await this.connection.ask("/v1/refused", { limits: this.request.limits, ...about })).body;
+    if (advice["retry"] === false) return { "x-should-retry": "false" };
+    return "retry_after_ms" in advice ? { "retry-after-ms": String(numberIn(advice, "retry_after_ms")) } : {};
   }
 
   /** Ends a pause. */

@@ -36,6 +36,8 @@ export function estimateOf(body: unknown): Estimate {
 export class UsageReader {
   /** It says that the call has failed, although its status is a success. */
   failed = false;
+  /** The document that says so; empty: none does. */
+  failure = "";
   readonly #events: boolean;
   readonly #decoder = new TextDecoder();
   readonly #usage: Usage = { input: 0, cacheRead: 0, cacheWrite: 0, output: 0 };
@@ -67,7 +69,8 @@ export class UsageReader {
   /** Takes in what a document states. Events repeat counts, which grow. */
   #state(document: string): void {
     const doc = jsonOf(document);
-    this.failed ||= (doc?.["type"] as unknown) === "error" || [doc, doc?.["message"], doc?.["response"]].some((x) => (x?.["error"] ?? x?.["errors"]) != null);
+    const fails = (doc?.["type"] as unknown) === "error" || [doc, doc?.["message"], doc?.["response"]].some((x) => (x?.["error"] ?? x?.["errors"]) != null);
+    if (fails) [this.failed, this.failure] = [true, document];
     const stated = doc?.["usage"] ?? doc?.["message"]?.["usage"] ?? doc?.["response"]?.["usage"];
     if (!stated) return;
     const input = stated["input_tokens"] ?? stated["prompt_tokens"];

@@ -31,6 +31,7 @@ const bodies: Record<string, [fields: Record<string, Check>, required: string[]]
   "/v1/renew": [{ turn }, ["turn"]],
   "/v1/pause": [{ limits, for: duration, until: text(64), reason: (value) => typeof value === "string" && value.length <= 256 }, ["limits"]],
   "/v1/resume": [{ limits }, ["limits"]],
+  "/v1/refused": [{ limits, api: text(20), status: integer(200, 599), headers: isObject, body: (value) => typeof value === "string", host: (value) => typeof value === "string" && value.length <= 200, ago: duration }, ["limits", "api", "status"]],
 };
 
 function wrongIn(body: unknown, fields: Record<string, Check>, required: string[]): string | undefined {

@@ -4,7 +4,7 @@ import type { AddressInfo } from "node:net";
 import { describe, test } from "node:test";
 import { type PacedOptions, pacedFetch } from "fleetpace/fetch";
 import { UsageReader } from "../src/usage.js";
-import { done, fake, given, inTurn, problem } from "./fake.js";
+import { done, fake, given, inTurn, problem, type Reply } from "./fake.js";
 
 const slots = { body: { turn: "t1", waited_ms: 0, lease_ms: 60_000 } };
 
@@ -169,6 +169,49 @@ describe("pacedFetch", { concurrency: true }, () => {
       await get(200, undefined, `${failure}\n\n`, "text/event-stream");
     await get(200);
     assert.deepEqual(server.of("/v1/settle").map((s) => s.body), [[-1, -1], [1, 20]].map((used) => ({ turn: "t1", used, served: true })));
+  });
+
+  test("the server judges refusals, and says what an SDK is to do", async (t) => {
+    const failure = '{"type":"error","error":{"type":"billing_error"}}';
+    const events: [string, string] = ["content-type", "text/event-stream"];
+    const cases: [status: number, body: string | null, sent: string, advice: Reply, name: string, value: string | null, kind?: [string, string]][] = [
+      [402, failure, failure, { body: { retry: false } }, "x-should-retry", "false"],
+      [429, failure, failure, { body: { retry_after_ms: 1 } }, "retry-after-ms", "1"],
+      [529, null, "", { body: {} }, "retry-after-ms", null],
+      [500, "x".repeat(200 << 10), "", { body: {} }, "x-should-retry", null],
+      [400, failure, failure, problem(503), "x-should-retry", null],
+      [200, failure, failure, { body: {} }, "x-should-retry", null],
+      [200, `data: ${failure}\n\n`, failure, { body: {} }, "x-should-retry", null, events],
+    ];
+    for (const [status, body, sent, advice, name, value, kind] of cases) {
+      const server = await fake(t, { "/v1/wait": () => slots, "/v1/refused": () => advice, "/v1/release": () => done });
+      const errors: unknown[] = [];
+      const headers = [["retry-after", "7"], ["request-id", "r"], ...(kind ? [kind] : [])] as [string, string][];
+      const paced = pacedFetch(server.client().limiter("a"), async () => new Response(body, { status, headers }), { api: "anthropic", onError: (error) => errors.push(error) });
+      const answer = await paced("http://api.example/");
+      assert.deepEqual([answer.status, answer.headers.get(name), answer.headers.get("request-id")], [status, value, "r"]);
+      assert.equal(await answer.text(), body ?? "");
+      await server.seen("/v1/refused");
+      await server.seen("/v1/release");
+      const { ago, ...told } = server.of("/v1/refused")[0]!.body;
+      assert.match(ago as string, /^\d+(\.\d+)?ms$/);
+      assert.deepEqual(told, { limits: [{ name: "a" }], api: "anthropic", status, headers: { "retry-after": "7" }, body: sent, host: "api.example" });
+      assert.deepEqual([server.of("/v1/refused").length, errors.length], [1, advice.status === 503 ? 1 : 0]);
+    }
+    const server = await fake(t, { "/v1/wait": () => given });
+    const calm = await pacedFetch(server.client().limiter("a"), async () => new Response('{"usage":{}}'), { api: "openai" })("http://api.example/");
+    await calm.text();
+    assert.equal(server.asked.length, 1);
+  });
+
+  test("a refusal whose body does not end is passed on, and can be cancelled", async (t) => {
+    const server = await fake(t, { "/v1/wait": () => given, "/v1/refused": () => ({ body: {} }) });
+    let cancelled: unknown;
+    const body = new ReadableStream({ pull: (to) => to.enqueue(new Uint8Array(10_000)), cancel: (reason) => (cancelled = reason) });
+    const answer = await pacedFetch(server.client().limiter("a"), async () => new Response(body, { status: 500 }), { api: "openai" })("http://api.example/");
+    assert.equal(server.of("/v1/refused")[0]!.body["body"], "");
+    await answer.body!.cancel("enough");
+    assert.equal(cancelled, "enough");
   });
 
   test("a line of any length is read in time that grows with it", () => {

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { Conflict, Exhausted, Fleetpace, FleetpaceError, InvalidRequest, TooLate, Turn, Unauthorized, Unavailable, UnknownLimit } from "fleetpace";
+import { Conflict, Exhausted, Fleetpace, FleetpaceError, InvalidRequest, type Later, TooLate, Turn, Unauthorized, Unavailable, UnknownLimit } from "fleetpace";
 import { calm, done, fake, given, inTurn, later, problem, sleep } from "./fake.js";
 
 for (const over of ["tcp", "unix"] as const) {
@@ -80,6 +80,17 @@ for (const over of ["tcp", "unix"] as const) {
         assert.ok(error instanceof Exhausted && error instanceof TooLate, String(error));
         const end = until?.startsWith("2030") ? new Date(until) : undefined;
         assert.deepEqual([error.name, error.scope, error.reason, error.until, error.retryAfter], ["Exhausted", "llm/openai", "no credit", end, 300_000]);
+      }
+    });
+
+    test("a caller that does not wait learns of a stop", async (t) => {
+      for (const until of ["2030-01-02T03:04:05Z", undefined]) {
+        const about = { scope: "llm/openai", reason: "no credit", until };
+        const refused = { status: 429, body: { allowed: false, taken: 0, limit: "10/s", retry_after: 300, ...about } };
+        const server = await fake(t, { "/v1/allow": () => refused, "/v1/wait": () => ({ status: 202, body: { id: "i", forecast_ms: 1, retry_after_ms: 1, ...about } }) }, over);
+        const limiter = server.client().limiter("a");
+        for (const { stop } of [await limiter.allow(), (await limiter.ask("i")) as Later])
+          assert.deepEqual(stop, { scope: "llm/openai", reason: "no credit", ...(until && { until: new Date(until) }) });
       }
     });
 

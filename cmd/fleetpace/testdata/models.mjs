@@ -18,6 +18,7 @@ let [served, failed] = [0, 0];
 const calls = {
   anthropic: () => {
     const fetch = pacedFetch(limiter("requests", "input", "output"), undefined, {
+      api: "anthropic",
       cost: ({ input, most }) => [1, input, most],
       used: ({ input, cacheWrite, output }) => [1, input + cacheWrite, output],
       onError: (error) => signal.aborted || console.error(error),
@@ -26,7 +27,7 @@ const calls = {
     return () => claude.messages.stream({ model: "m", max_tokens: 1000, messages }, { signal }).finalMessage();
   },
   openai: () => {
-    const fetch = pacedFetch(limiter("requests", "tokens"), undefined, { cost: ({ input, most }) => [1, Math.max(input, most)] });
+    const fetch = pacedFetch(limiter("requests", "tokens"), undefined, { api: "openai", cost: ({ input, most }) => [1, Math.max(input, most)] });
     const gpt = new (require("openai").OpenAI)({ apiKey: "none", baseURL: `${api}/v1`, fetch });
     return async () => {
       for await (const _ of await gpt.chat.completions.create({ model: "m", max_tokens: 1000, stream: true, messages }, { signal }));

@@ -33,9 +33,10 @@ async def main() -> None:
                 fleet.limiter("requests", "input", "output"),
                 cost=lambda e: [1, e.input, e.most],
                 used=lambda u: [1, u.input + u.cache_write, u.output],
+                api="anthropic",
             )
         else:
-            transport = AsyncPacedTransport(fleet.limiter("requests", "tokens"), cost=lambda e: [1, max(e.input, e.most)])
+            transport = AsyncPacedTransport(fleet.limiter("requests", "tokens"), cost=lambda e: [1, max(e.input, e.most)], api="openai")
         async with httpx.AsyncClient(transport=transport, timeout=None) as client:
             try:
                 await asyncio.wait_for(asyncio.gather(*[agent(client) for _ in range(agents)]), seconds)

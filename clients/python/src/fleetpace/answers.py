@@ -3,16 +3,20 @@
 import json
 import math
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TypeVar, get_args, get_origin, get_type_hints
 
-from .errors import FleetpaceError
+from .errors import FleetpaceError, moment_of
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Allowed:
-    """Whether a call may be made now; true if it may. Turns that were taken ahead expire evenly over valid seconds."""
+    """Whether a call may be made now; true if it may. Turns that were taken ahead expire evenly over valid seconds.
+
+    If the limit scope is stopped, it has the reason and the end, as Exhausted has them.
+    """
 
     allowed: bool
     taken: int
@@ -20,6 +24,9 @@ class Allowed:
     retry_after: float = 0.0
     valid: float | None = None
     remaining: int | None = None
+    scope: str | None = None
+    reason: str | None = None
+    until: datetime | None = None
 
     def __bool__(self) -> bool:
         return self.allowed
@@ -87,13 +94,19 @@ class Given:
 
 @dataclass(frozen=True)
 class Later:
-    """The turn comes in about forecast seconds: ask again with the id after retry_after seconds. It is false."""
+    """The turn comes in about forecast seconds: ask again with the id after retry_after seconds. It is false.
+
+    If the limit scope is stopped, it has the reason and the end, as Exhausted has them.
+    """
 
     id: str
     forecast: float
     retry_after: float
     held_by: str | None = None
     held: float | None = None
+    scope: str | None = None
+    reason: str | None = None
+    until: datetime | None = None
 
     def __bool__(self) -> bool:
         return False
@@ -104,6 +117,12 @@ class Lease:
     lease: float
 
 
+@dataclass(frozen=True)
+class Advice:
+    retry: bool = True
+    retry_after_ms: float | None = None
+
+
 def decode(kind: type[T], document: object) -> T:
     """A response as a dataclass. Unknown fields are ignored; a missing field, or one of another type, is an error."""
     values: dict[str, object] = {}
@@ -111,6 +130,8 @@ def decode(kind: type[T], document: object) -> T:
     for name, hint in get_type_hints(kind).items():
         millis = name not in given and f"{name}_ms" in given
         value, kinds = given.get(f"{name}_ms" if millis else name), get_args(hint) or (hint,)
+        if datetime in kinds:
+            value = moment_of(value)
         if value is None and hasattr(kind, name):
             continue
         if float in kinds and type(value) is int and abs(value) < 1 << 63:

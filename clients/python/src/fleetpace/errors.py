@@ -63,6 +63,13 @@ def invalid(field: str, value: object, detail: str) -> InvalidRequest:
     return error
 
 
+def moment_of(text: object) -> datetime | None:
+    """A time in RFC 3339; None: it is none."""
+    with suppress(ValueError):  # Python 3.10 knows no Z
+        return datetime.fromisoformat(str(text).replace("Z", "+00:00"))
+    return None
+
+
 def error_of(path: str, status: int, problem: object, retry_after: float) -> FleetpaceError:
     """The error of a response. A response without a problem document comes from a proxy or another server."""
     known = problem if isinstance(problem, dict) else {}
@@ -80,8 +87,7 @@ def error_of(path: str, status: int, problem: object, retry_after: float) -> Fle
     if kind is TooLate and "scope" in known:
         error = stopped = Exhausted(detail)
         stopped.scope, stopped.reason = str(known["scope"]), str(known.get("reason", ""))
-        with suppress(ValueError):  # Python 3.10 knows no Z
-            stopped.until = datetime.fromisoformat(str(known.get("until")).replace("Z", "+00:00"))
+        stopped.until = moment_of(known.get("until"))
     error.retry_after = retry_after
     return error
 

@@ -10,7 +10,7 @@ from time import monotonic
 from typing import TypeVar
 from urllib.parse import quote, urlencode
 
-from .answers import Allowed, Given, Later, Lease, LimitInfo, Listed, State, decode, parse
+from .answers import Advice, Allowed, Given, Later, Lease, LimitInfo, Listed, State, decode, parse
 from .errors import FleetpaceError, TooLate, Unavailable, UnknownTurn, error_of, invalid
 from .needs import Cost, Document, Needs, duration, present
 from .retry_after import retry_after
@@ -60,6 +60,16 @@ def allow(needs: Needs, cost: Cost, ahead: int | None) -> Steps[Allowed]:
 def pause(needs: Needs, seconds: float, reason: str | None) -> Steps[None]:
     terms: Document = {"for": duration("seconds", seconds)}
     yield from ask("/v1/pause", needs.of() | terms | present(reason=reason))
+
+
+def refused(needs: Needs, about: Document, sent: float) -> Steps[dict[str, str]]:
+    """Tells the server of a refusal. It returns headers that tell an SDK what to do."""
+    ago = duration("ago", monotonic() - sent)
+    advice = decode(Advice, (yield from ask("/v1/refused", needs.of() | about | {"ago": ago})))
+    if not advice.retry:
+        return {"X-Should-Retry": "false"}
+    after = advice.retry_after_ms
+    return {} if after is None else {"Retry-After-Ms": f"{after:.0f}"}
 
 
 def resume(needs: Needs) -> Steps[None]:

@@ -49,7 +49,8 @@ class UsageReader:
         self._events = headers.get("content-type", "").startswith("text/event-stream")
         encoding = headers.get("content-encoding", "identity")
         self._zip = None if encoding == "identity" else zlib.decompressobj(47)  # of gzip and deflate; others are not read
-        self._rest, self._usage = b"", Usage()
+        self.rest, self._usage = b"", Usage()
+        self.failure = b""  # the document that says that the call has failed, although its status is a success
         self._text, self._known, self._ended, self.failed = 0, False, False, False
 
     def read(self, part: bytes) -> None:
@@ -59,10 +60,10 @@ class UsageReader:
             except zlib.error:
                 return
         lines = part.split(b"\n") if self._events else [part]
-        lines[0] = self._rest + lines[0]
-        self._rest = lines.pop()  # what is not complete yet
-        if len(self._rest) > MOST_KEPT:
-            self._rest = b""
+        lines[0] = self.rest + lines[0]
+        self.rest = lines.pop()  # what is not complete yet
+        if len(self.rest) > MOST_KEPT:
+            self.rest = b""
         for line in lines:
             if found := TEXT.search(line):
                 text = line[found.end() :].replace(rb"\\", b"__").replace(rb"\"", b"__")  # in time that grows with the length
@@ -75,7 +76,7 @@ class UsageReader:
     def end(self) -> Usage | None:
         """What was stated when no more bytes come. None: the tokens of the prompt were not."""
         if not self._events:
-            self._state(self._rest)
+            self._state(self.rest)
         if not self._known:
             return None
         if not self._ended:
@@ -87,7 +88,8 @@ class UsageReader:
         document = _object(text)
         holders = (document, document.get("message"), document.get("response"))
         errors = (x.get(name) for x in holders if isinstance(x, dict) for name in ("error", "errors"))
-        self.failed = self.failed or document.get("type") == "error" or any(e is not None for e in errors)
+        if document.get("type") == "error" or any(e is not None for e in errors):
+            self.failed, self.failure = True, text
         stated = next((x["usage"] for x in holders if isinstance(x, dict) and isinstance(x.get("usage"), dict)), None)
         if stated is None:
             return
