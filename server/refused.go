@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -22,7 +23,7 @@ const longestAgo = time.Hour
 func newHears(logger *slog.Logger) (map[bodies.API]*transport.Transport, error) {
 	hears := map[bodies.API]*transport.Transport{}
 	for _, api := range []bodies.API{bodies.Anthropic, bodies.OpenAI, bodies.Azure, bodies.Gemini, bodies.Bedrock, bodies.Shopify, bodies.GitHub} {
-		t, err := transport.New(transport.Config{Choose: noTurn, API: api, MaxPause: longestOfTurns, Logger: logger})
+		t, err := transport.New(transport.Config{Choose: noNeed, API: api, MaxPause: longestOfTurns, Logger: logger})
 		if err != nil {
 			return nil, err
 		}
@@ -31,7 +32,7 @@ func newHears(logger *slog.Logger) (map[bodies.API]*transport.Transport, error) 
 	return hears, nil
 }
 
-func noTurn(*http.Request) (transport.Turn, error) { return transport.Turn{}, nil }
+func noNeed(*http.Request) (transport.Need, error) { return transport.Need{}, nil }
 
 // refusedAnswer tells the caller what to tell its SDK.
 type refusedAnswer struct {
@@ -79,9 +80,9 @@ func (s *Server) refused(w http.ResponseWriter, r *http.Request) {
 		e.LongestStop = longestOfTurns
 	}
 	if err == nil {
-		var turn transport.Turn
-		if turn, err = turnOf(n); err == nil {
-			err = hears.Hear(r.Context(), turn, e)
+		var of transport.Need
+		if of, err = needOf(n); err == nil {
+			err = hears.Hear(r.Context(), of, e)
 		}
 	}
 	if err != nil {
@@ -92,16 +93,16 @@ func (s *Server) refused(w http.ResponseWriter, r *http.Request) {
 	if response.Header.Get("X-Should-Retry") == "false" {
 		body.Retry = new(bool)
 	}
-	if after, err := strconv.ParseFloat(response.Header.Get("Retry-After-Ms"), 64); err == nil {
+	if after, err := strconv.ParseFloat(response.Header.Get("Retry-After-Ms"), 64); err == nil && after >= 0 && after <= math.MaxInt32 {
 		body.After = &after
 	}
 	answer(w, body)
 }
 
-// turnOf returns the turn of a call for a refusal. Slots beside other limits are those of the account: a refusal for a
+// needOf returns what a call needs, for its refusal. Slots beside other limits are those of the account: a refusal for a
 // model leaves them to its other models.
-func turnOf(n need) (turn transport.Turn, err error) {
-	turn.Limiter = n.turns
+func needOf(n need) (of transport.Need, err error) {
+	of.Limiter = n.turns
 	var account, others []*reserve.Limiter
 	for _, l := range n.turns.Limits() {
 		if l.Limit().Kind() == reserve.KindSlots {
@@ -109,12 +110,12 @@ func turnOf(n need) (turn transport.Turn, err error) {
 		} else {
 			others = append(others, l)
 		}
-		turn.Windows = append(turn.Windows, "-") // the file does not tell the provider's names
+		of.Windows = append(of.Windows, "-") // the file does not tell the provider's names
 	}
 	if len(account) > 0 && len(others) > 0 {
-		if turn.Account, err = reserve.All(account...); err == nil {
-			turn.Pauses, err = reserve.All(others...)
+		if of.Account, err = reserve.All(account...); err == nil {
+			of.Pauses, err = reserve.All(others...)
 		}
 	}
-	return turn, err
+	return of, err
 }

@@ -33,6 +33,7 @@ func TestRefused(t *testing.T) {
 		"a time":                    {"anthropic", 429, `"retry-after":"7"`, "", 7 * time.Second, false, `{"retry_after_ms":1}`},
 		"no time":                   {"openai", 429, "", `{"error":{"code":"rate_limit_exceeded"}}`, time.Second, false, `{"retry_after_ms":1}`},
 		"a time in the body":        {"gemini", 429, "", `{"error":{"status":"RESOURCE_EXHAUSTED","details":[{"retryDelay":"9s"}]}}`, 9 * time.Second, false, `{"retry_after_ms":1}`},
+		"no number":                 {"anthropic", 529, `"retry-after-ms":"NaN"`, "", 0, false, `{}`},
 		"no capacity":               {"anthropic", 529, "", `{"error":{"type":"overloaded_error"}}`, 0, false, `{}`},
 		"no capacity for a time":    {"anthropic", 529, `"retry-after":"5"`, `{"error":{"type":"overloaded_error"}}`, 5 * time.Second, false, `{"retry_after_ms":1}`},
 		"too fast":                  {"openai", 503, "", `{"error":{"code":"slow_down"}}`, time.Second, false, `{"retry_after_ms":1}`},

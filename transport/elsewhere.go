@@ -22,11 +22,11 @@ type Elsewhere struct {
 	LongestStop time.Duration
 }
 
-// Hear pauses or stops the limits of a turn as the response says, as after RoundTrip. Config.API must be set, and Retry
+// Hear pauses or stops the limits of a Need as the response says, as after RoundTrip. Config.API must be set, and Retry
 // does not count. The header of the response then tells an SDK what to do. If Redis does not answer, the Logger gets a
-// line. The error is an ErrInvalid of the turn.
-func (t *Transport) Hear(ctx context.Context, turn Turn, e Elsewhere) error {
-	c, err := turn.call()
+// line. The error is an ErrInvalid of the Need.
+func (t *Transport) Hear(ctx context.Context, need Need, e Elsewhere) error {
+	c, err := need.call()
 	if err != nil {
 		return err
 	}
