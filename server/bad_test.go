@@ -26,6 +26,7 @@ var bodies = map[string]string{
 	"POST /v1/renew":      `{"turn":"x"}`,
 	"POST /v1/pause":      wants("api", `"for":"1s"`),
 	"POST /v1/resume":     wants("api"),
+	"POST /v1/refused":    wants("api", `"api":"openai"`, `"status":429`),
 	"PUT /v1/limits/api":  `{"limit":"5/s"}`,
 	"DELETE /v1/limits/x": "", "GET /v1/limits/x": "", "GET /v1/limits": "", "GET /v1/openapi.yaml": "",
 }
