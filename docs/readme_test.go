@@ -5,9 +5,12 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 
 	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
 
+	"github.com/fleetpace/fleetpace/llm"
 	"github.com/fleetpace/fleetpace/reserve"
 	"github.com/fleetpace/fleetpace/transport"
 	"github.com/fleetpace/fleetpace/worker"
@@ -92,6 +95,32 @@ func Example_readmeHTTP() {
 	api := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer api.Close()
 	fmt.Println(call(context.Background(), limiter, api.URL))
+	// Output: 200 <nil>
+}
+
+func askModel(ctx context.Context, client redis.UniversalClient, url string) (int, error) {
+	set, err := llm.New(client, llm.Config{Account: "anthropic/prod", Preset: llm.Anthropic("claude-fable-5", llm.Build)})
+	if err != nil {
+		return 0, err
+	}
+	defer set.Close()
+	api := set.Client(nil) // an *http.Client for any SDK: its requests wait for their turns
+	body := strings.NewReader(`{"model":"claude-fable-5","max_tokens":100}`)
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/v1/messages", body)
+	if err != nil {
+		return 0, err
+	}
+	response, err := api.Do(request)
+	if err != nil {
+		return 0, err
+	}
+	return response.StatusCode, response.Body.Close()
+}
+
+func Example_readmeModels() {
+	api := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer api.Close()
+	fmt.Println(askModel(context.Background(), client, api.URL))
 	// Output: 200 <nil>
 }
 
