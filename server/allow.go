@@ -48,7 +48,7 @@ func (s *Server) allow(w http.ResponseWriter, r *http.Request) {
 		body.Taken, wait, err = take(r.Context(), n, ahead)
 	}
 	if err != nil {
-		s.report(r.Context(), err)
+		s.report(r.Context(), whoCalls(r), err)
 		answer(w, problemOf(err, "limits"))
 		return
 	}

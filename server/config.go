@@ -31,12 +31,14 @@ type Config struct {
 	// callers renew after a third of it, and after a loss of data Redis grants no slots for 3 s.
 	Lease time.Duration
 
-	// MaxWaiting is how many requests may wait at a time. Further requests get 503. Default 20,000.
+	// MaxWaiting is how many requests may wait at a time. Further requests get 503. A caller has at most
+	// four of them for each one that is free, so one caller gets at most four fifths. A caller is the name in the
+	// header Fleetpace-Caller, or an address. Default 20,000.
 	MaxWaiting int
 
 	// MaxKept bounds how many places of calls, and how many turns, the server keeps between two requests of a
 	// call, for 10 s each. A call without an id gets 503 if no place is left; the place of a call with an id
-	// is in Redis. The oldest turns are forgotten first. Default 20,000.
+	// is in Redis. A caller gets its part of the places, as with MaxWaiting. The oldest turns are forgotten first. Default 20,000.
 	MaxKept int
 
 	// Ready is called for /readyz. An error means that the server cannot grant turns: it is logged, and
@@ -46,7 +48,7 @@ type Config struct {
 	// Metrics serves /metrics. Default: that path is not served.
 	Metrics http.Handler
 
-	// Logger gets failures of Redis.
+	// Logger gets failures of Redis, and callers that have too many requests, with the name of the caller.
 	// Errors in the file of limits go to the Logger of [limits.Load]. Default slog.Default().
 	Logger *slog.Logger
 }

@@ -21,8 +21,8 @@ func (s *Server) join(p *poll, at *place) (err error) {
 		return nil
 	}
 	patience := max(0, time.Until(p.over))
-	if at.caller = p.caller; at.slots && at.id == "" && at.caller != "" { // people see who holds the slots
-		at.id, at.inRedis, at.untold = ownID(at.caller, cmp.Or(p.attempt, newID())), true, true
+	if at.slots && at.id == "" && at.caller.name != "" { // people see who holds the slots
+		at.id, at.inRedis, at.untold = ownID(at.caller.name, cmp.Or(p.attempt, newID())), true, true
 	}
 	if at.inRedis {
 		return at.ask(p, patience)
@@ -60,7 +60,7 @@ func (s *Server) give(ctx context.Context, p *poll, at *place) any {
 	token, lease, err := s.grant(ctx, p, at)
 	if err != nil {
 		s.hangUp(ctx, at)
-		s.report(ctx, err)
+		s.report(ctx, at.caller, err)
 		return problemOf(err, "limits")
 	}
 	fresh := newID()
@@ -85,7 +85,7 @@ func (s *Server) miss(at *place) any {
 	wait := at.reservation.Delay()
 	s.places.drop(at)
 	if err := at.reservation.Cancel(context.Background()); err != nil {
-		s.report(context.Background(), err)
+		s.report(context.Background(), at.caller, err)
 	}
 	return tooLate(wait)
 }
@@ -102,7 +102,7 @@ func (s *Server) hangUp(ctx context.Context, at *place) {
 		err = at.reservation.Cancel(ctx)
 	}
 	if err != nil && !errors.Is(err, reserve.ErrInvalid) {
-		s.report(ctx, err)
+		s.report(ctx, at.caller, err)
 	}
 }
 
@@ -126,7 +126,7 @@ func (s *Server) keepPlace(ctx context.Context, at *place) any {
 	}
 	s.leaveQueue(context.WithoutCancel(ctx), at)
 	s.places.drop(at)
-	return away("This server keeps too many places of calls between two requests. Give the call an id, so that its place is in Redis.")
+	return away("This server keeps too many places of calls between two requests, of this caller or of all. Give the call an id, so that its place is in Redis.")
 }
 
 // leaveQueue ends a place whose caller did not ask again in time.
@@ -138,7 +138,7 @@ func (s *Server) leaveQueue(ctx context.Context, at *place) {
 		err = at.reservation.Cancel(ctx)
 	}
 	if err != nil {
-		s.report(ctx, err)
+		s.report(ctx, at.caller, err)
 	}
 }
 
@@ -148,13 +148,13 @@ func (s *Server) handOver(ctx context.Context, at *place) any {
 	defer s.places.drop(at)
 	if at.inRedis {
 		if err := at.reservation.PutBack(context.WithoutCancel(ctx)); err != nil {
-			s.report(ctx, err)
+			s.report(ctx, at.caller, err)
 		}
 	} else {
 		at.id = newID()
 		joined := at.turns.Book(ctx, []reserve.Call{{ID: at.id, Costs: at.costs}})
 		if err := joined[0].Err; err != nil {
-			s.report(ctx, err)
+			s.report(ctx, at.caller, err)
 		}
 		_ = at.reservation.Cancel(context.WithoutCancel(ctx))
 	}

@@ -80,7 +80,7 @@ func (s *Server) handBack(ctx context.Context, q *waitRequest, at *place, way ti
 		return
 	}
 	if err := turn.reservation.Late(way, named != ""); err != nil {
-		s.report(ctx, err)
+		s.report(ctx, at.caller, err)
 		return
 	}
 	at.reservation, at.since, at.inRedis = turn.reservation, turn.since, turn.inRedis

@@ -25,7 +25,7 @@ type place struct {
 	id          string // empty: no id yet
 	inRedis     bool   // the place is in Redis, under its id
 	untold      bool   // the caller does not know the id
-	caller      string // its name, as far as it is known
+	caller      caller // of the last request
 	since       time.Time
 	reservation *reserve.Reservation // nil: it has not joined yet
 
@@ -33,28 +33,27 @@ type place struct {
 	owner   *poll         // the request that owns the place
 	expires *time.Timer
 	gone    bool // the place was dropped
-	kept    bool // it counts in places.kept
+	kept    bool // it counts in places.kept, for its caller
 }
 
 // places are the waiting calls that have an id.
 type places struct {
 	mu   sync.Mutex
 	byID map[string]*place
-	kept int // places that no request owns
-	most int // the most that kept may be
+	kept fair // places that no request owns
 }
 
 // claim returns the place of an id, or a new one. The request owns it until it calls giveBack or
 // drop, or its context ends with errTaken. A place without an id cannot be claimed by others.
 func (p *places) claim(by *poll, id string, n need) (*place, error) {
 	if id == "" {
-		return &place{need: n, since: time.Now()}, nil
+		return &place{need: n, caller: by.caller, since: time.Now()}, nil
 	}
 	for {
 		p.mu.Lock()
 		at := p.byID[id]
 		if at == nil {
-			at = &place{need: n, id: id, inRedis: true, since: time.Now(), mine: make(chan struct{}, 1), owner: by}
+			at = &place{need: n, id: id, inRedis: true, caller: by.caller, since: time.Now(), mine: make(chan struct{}, 1), owner: by}
 			at.mine <- struct{}{}
 			p.byID[id] = at
 			p.mu.Unlock()
@@ -77,6 +76,7 @@ func (p *places) claim(by *poll, id string, n need) (*place, error) {
 		p.mu.Lock()
 		gone := at.gone
 		p.count(at)
+		at.caller = by.caller
 		if at.expires != nil {
 			at.expires.Stop()
 			at.expires = nil
@@ -97,14 +97,13 @@ func (p *places) known(id string) bool {
 }
 
 // giveBack ends the request's ownership. It keeps the place for `span`, and then calls over. It
-// reports false if too many places are kept; then the request still owns it.
+// reports false if too many places are kept, or too many of the caller; then the request still owns it.
 func (p *places) giveBack(at *place, span time.Duration, over func()) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.kept >= p.most {
+	if !p.kept.take(at.caller) {
 		return false
 	}
-	p.kept++
 	at.kept = true
 	p.byID[at.id] = at
 	var expires *time.Timer
@@ -127,7 +126,7 @@ func (p *places) giveBack(at *place, span time.Duration, over func()) bool {
 func (p *places) count(at *place) {
 	if at.kept {
 		at.kept = false
-		p.kept--
+		p.kept.free(at.caller)
 	}
 }
 
@@ -217,14 +216,14 @@ func ownID(caller, attempt string) string {
 }
 
 // freeLost frees the slots that responses have granted which did not arrive.
-func (s *Server) freeLost(ctx context.Context, n need, id, caller string, lost []string) {
-	if !n.slots || id == "" && caller == "" {
+func (s *Server) freeLost(ctx context.Context, n need, id string, c caller, lost []string) {
+	if !n.slots || id == "" && c.name == "" {
 		return
 	}
 	for _, name := range lost {
-		l := reserve.Lease{Name: name, Doing: cmp.Or(id, ownID(caller, name))}
+		l := reserve.Lease{Name: name, Doing: cmp.Or(id, ownID(c.name, name))}
 		if _, err := n.turns.EndLease(ctx, l, n.costs...); err != nil {
-			s.log(ctx, "could not free the slots of a lost response; they are held until their lease ends", err)
+			s.log(ctx, c, "could not free the slots of a lost response; they are held until their lease ends", err)
 		}
 	}
 }

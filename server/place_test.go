@@ -15,7 +15,7 @@ func TestTheClaimOfAPlaceThatIsDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := bubble.New(t)
 		n := need{turns: b.Joint(b.Client(), reserve.Config{Limit: reserve.PerSecond(1)}), costs: []int{1}}
-		all := places{byID: map[string]*place{}, most: 1}
+		all := places{byID: map[string]*place{}, kept: newFair(1)}
 		mine := newPoll(t.Context())
 		first, err := all.claim(mine, "id", n)
 		require.NoError(t, err)
@@ -44,7 +44,7 @@ func TestTheClaimOfAPlaceThatAThirdOneHas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := bubble.New(t)
 		n := need{turns: b.Joint(b.Client(), reserve.Config{Limit: reserve.PerSecond(1)}), costs: []int{1}}
-		all := places{byID: map[string]*place{}, most: 1}
+		all := places{byID: map[string]*place{}, kept: newFair(1)}
 		first, err := all.claim(newPoll(t.Context()), "id", n)
 		require.NoError(t, err)
 		results := make([]error, 2)

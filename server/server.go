@@ -8,6 +8,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/fleetpace/fleetpace/limits"
 	"github.com/fleetpace/fleetpace/transport"
 	"github.com/fleetpace/fleetpace/transport/bodies"
@@ -28,8 +31,9 @@ type Server struct {
 	hears    map[bodies.API]*transport.Transport
 	given    givenTurns
 
-	mu    sync.Mutex
-	polls map[*poll]struct{} // guarded by mu
+	mu      sync.Mutex
+	polls   map[*poll]struct{} // guarded by mu
+	waiting fair               // polls by their callers; guarded by mu
 }
 
 //go:embed openapi.yaml
@@ -52,9 +56,9 @@ func New(set *limits.Set, config Config) (*Server, error) {
 	}
 	s := &Server{limits: set, config: config, tokens: tokens}
 	s.ending, s.end = context.WithCancel(context.Background())
-	s.places = places{byID: map[string]*place{}, most: config.MaxKept}
+	s.places = places{byID: map[string]*place{}, kept: newFair(config.MaxKept)}
 	s.given = givenTurns{byID: map[string]*givenTurn{}, most: config.MaxKept}
-	s.polls = map[*poll]struct{}{}
+	s.polls, s.waiting = map[*poll]struct{}{}, newFair(config.MaxWaiting)
 	if s.hears, err = newHears(config.Logger); err != nil {
 		return nil, err
 	}
@@ -104,6 +108,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		open(w, r)
 		return
 	}
+	if span := trace.SpanFromContext(r.Context()); span.IsRecording() {
+		if name := callerOf(r); name != "" {
+			span.SetAttributes(attribute.String("fleetpace.caller", name))
+		}
+	}
 	s.handler.ServeHTTP(w, r)
 }
 
@@ -138,7 +147,7 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 	case s.ending.Err() != nil:
 		text(w, http.StatusServiceUnavailable, "shutting down\n")
 	case err != nil:
-		s.report(r.Context(), err)
+		s.report(r.Context(), caller{}, err)
 		text(w, http.StatusServiceUnavailable, "Redis does not answer\n") // without details: this path needs no token
 	default:
 		text(w, http.StatusOK, "ready\n")

@@ -1,9 +1,11 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"time"
 
@@ -137,17 +139,21 @@ func unknownTurn(token string) problem {
 }
 
 // report logs failures of Redis. Their requests got errors.
-func (s *Server) report(ctx context.Context, err error) {
-	s.log(ctx, "could not answer a request over HTTP; its client got an error (503)", err)
+func (s *Server) report(ctx context.Context, c caller, err error) {
+	s.log(ctx, c, "could not answer a request over HTTP; its client got an error (503)", err)
 }
 
 // log logs failures of Redis, at most once a second. It does not log mistakes of callers.
-func (s *Server) log(ctx context.Context, what string, err error) {
-	if isEnded(err) || problemOf(err, "").Status < http.StatusInternalServerError {
+func (s *Server) log(ctx context.Context, c caller, what string, err error) {
+	if isEnded(err) || errors.Is(err, errEnding) || problemOf(err, "").Status < http.StatusInternalServerError {
 		return
 	}
 	now := time.Now().Unix()
 	if last := s.reported.Load(); last < now && s.reported.CompareAndSwap(last, now) {
-		s.config.Logger.WarnContext(ctx, "fleetpace: "+what, "error", err)
+		of := []any{"error", err}
+		if c != (caller{}) {
+			of = append(of, "caller", cmp.Or(c.name, c.address))
+		}
+		s.config.Logger.WarnContext(ctx, "fleetpace: "+what, of...)
 	}
 }

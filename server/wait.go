@@ -48,7 +48,7 @@ type laterAnswer struct {
 type poll struct {
 	context.Context
 	end     context.CancelCauseFunc
-	caller  string        // its name, as far as it is known
+	caller  caller
 	attempt string        // the name of the request, if it has one
 	came    time.Time     // when the request came
 	way     time.Duration // how long the response takes to reach the caller
@@ -118,7 +118,9 @@ func (s *Server) wait(w http.ResponseWriter, r *http.Request) {
 		answer(w, problemOf(err, ""))
 		return
 	}
+	p.caller = whoCalls(r)
 	if err = s.enter(p); err != nil {
+		s.report(r.Context(), p.caller, err)
 		answer(w, err)
 		return
 	}
@@ -127,7 +129,6 @@ func (s *Server) wait(w http.ResponseWriter, r *http.Request) {
 	if id != "" {
 		id = prefix + id
 	}
-	p.caller = callerOf(r)
 	var lost []string
 	p.attempt, lost = attemptsOf(r)
 	s.freeLost(r.Context(), n, id, p.caller, lost)
@@ -152,10 +153,10 @@ func (s *Server) enter(p *poll) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case len(s.polls) >= s.config.MaxWaiting:
-		return away("Too many requests wait at this server.")
 	case s.ending.Err() != nil:
 		return errEnding
+	case !s.waiting.take(p.caller):
+		return s.waiting.refusal(p.caller)
 	}
 	s.polls[p] = struct{}{}
 	return nil
@@ -165,6 +166,7 @@ func (s *Server) exit(p *poll) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.polls, p)
+	s.waiting.free(p.caller)
 }
 
 // terms returns what a request needs, and fills in how long it waits.
@@ -247,7 +249,7 @@ func (s *Server) await(ctx context.Context, p *poll, at *place) any {
 	case p.Err() == nil:
 		s.places.drop(at)
 		_ = r.Cancel(context.WithoutCancel(ctx))
-		s.report(ctx, err)
+		s.report(ctx, p.caller, err)
 		return problemOf(err, "limits")
 	case ctx.Err() != nil:
 		s.hangUp(ctx, at)
