@@ -15,9 +15,10 @@
 --           keep  "<number> <micros>" cost:what  the call has held its slots since then, and still
 --                                             does
 --           free  "<number>" cost:what        the call loses its slots for good
---           lease "<number> <micros> <name>" cost:what  a lease of that name, which begins with ~, holds
---                                             the slots of the call for so long from now on. Later it
---                                             is renewed. `done` of process <name> and call 1 ends it.
+--           lease "<number> <micros> <name> <doing>" cost:what  a lease of that name, which begins with
+--                                             ~, holds the slots of the call for so long from now on,
+--                                             for <doing>. Later it is renewed, with the number 0 and
+--                                             without <doing>. `done` of process <name> and call 1 ends it.
 --                                             It holds the slots of one call only
 --           look  "" 0                        messages of free slots are repeated to calls that
 --                                             have not asked

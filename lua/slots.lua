@@ -136,10 +136,14 @@ function slots.keep(l, who, since)
 end
 
 -- lease holds slots under a name for so many micros more. At first it takes them over from a call, but not from a
--- second one. While a limit is closed after a loss of data, the lease comes back. It returns how many permits it holds.
+-- second one. Then the text behind the name, if there is one, replaces what the call held them for. While a limit is
+-- closed after a loss of data, the lease comes back. It returns how many permits it holds.
 function slots.lease(l, who, micros, name)
   local cost, what = match(who, '^[^:]*:[^:]*:(%d+):(.*)$')
-  if not (cost and isLease(name)) then return 0 end
+  local lease, doing = match(name, '^(~%S*) ?(.*)$')
+  if not (cost and lease) then return 0 end
+  if doing ~= '' then what = doing end
+  name = lease
   local held = format('%s:1:%s:%s', name, cost, what)
   local since = tonumber(call('ZSCORE', l.log, held) or nil)
   if not since then

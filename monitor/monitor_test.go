@@ -229,7 +229,7 @@ func TestCallerWithALease(t *testing.T) {
 	s := newScene(t, monitor.Config{})
 	r, err := s.limiter("renders", reserve.Concurrent(1)).Flow("http:web-3/4711/d41d8cd98f00b204e9800998ecf8427e").Acquire(t.Context(), 1)
 	require.NoError(t, err)
-	_, lent, err := r.Lend(t.Context(), "", time.Hour)
+	_, lent, err := r.Lend(t.Context(), reserve.Lease{}, time.Hour)
 	require.NoError(t, err)
 	require.True(t, lent)
 	s.shows("limit?name=renders", "Calls that hold slots")

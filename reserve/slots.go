@@ -96,16 +96,16 @@ func (l *Limiter) Free(ctx context.Context, h Holder) (bool, error) {
 // also when the process that made it is gone. [Reservation.Lend] makes one.
 type Lease struct {
 	Name  string // unique to one call, and secret: anybody who has it can end the lease
-	Doing string // what the call is for, as in [Holder]
+	Doing string // what the call is for, as [Holder] has it
 }
 
 // Lend lets a lease hold the slots of a call that has its turn. The call then holds none: Release
-// does nothing, and Lost is nil. Unless [Joint.Renew] renews the lease, it ends after d. The name must be
-// random. It is chosen here if it is empty. Lend reports false if the call holds no slots, for example
+// does nothing, and Lost is nil. Unless [Joint.Renew] renews the lease, it ends after d. The Name must be
+// random; it is chosen here if it is empty. An empty Doing is the ID or the flow of the call. Lend reports false if the call holds no slots, for example
 // because its turn was granted without Redis. Errors are those of [Limiter.State].
-func (r *Reservation) Lend(ctx context.Context, name string, d time.Duration) (Lease, bool, error) {
-	l := Lease{cmp.Or(name, rand.Text()), r.call.Need.Doing()}
-	lent, err := r.process().Lend(ctx, r.call, l.holder(), d)
+func (r *Reservation) Lend(ctx context.Context, l Lease, d time.Duration) (Lease, bool, error) {
+	l.Name, l.Doing = cmp.Or(l.Name, rand.Text()), cmp.Or(l.Doing, r.call.Need.Doing())
+	lent, err := r.process().Lend(ctx, r.call, l.holder(), l.Doing, d)
 	return l, lent, failed("lend", r.joint, r.joint.shared().why(ctx, err))
 }
 

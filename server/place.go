@@ -215,13 +215,22 @@ func ownID(caller, attempt string) string {
 	return prefix + caller + "/" + hex.EncodeToString(sum[:16]) + mark
 }
 
+// doing returns what people see of a call that holds slots: its id, and its caller. Another caller may ask with the
+// same id, so the id itself has no caller, unless the server has made it.
+func doing(c caller, id string) string {
+	if id == "" || c.name == "" || made.MatchString(id) {
+		return id
+	}
+	return "http/" + c.name + " " + strings.TrimPrefix(id, prefix)
+}
+
 // freeLost frees the slots that responses have granted which did not arrive.
 func (s *Server) freeLost(ctx context.Context, n need, id string, c caller, lost []string) {
 	if !n.slots || id == "" && c.name == "" {
 		return
 	}
 	for _, name := range lost {
-		l := reserve.Lease{Name: name, Doing: cmp.Or(id, ownID(c.name, name))}
+		l := reserve.Lease{Name: name, Doing: doing(c, cmp.Or(id, ownID(c.name, name)))}
 		if _, err := n.turns.EndLease(ctx, l, n.costs...); err != nil {
 			s.log(ctx, c, "could not free the slots of a lost response; they are held until their lease ends", err)
 		}

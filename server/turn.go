@@ -27,9 +27,11 @@ func (s *Server) grant(ctx context.Context, p *poll, at *place) (token string, l
 	g := granted{call: at.call}
 	if at.slots {
 		var lent bool
-		g.Lease, lent, err = at.reservation.Lend(ctx, p.attempt, s.config.Lease)
+		l := reserve.Lease{Name: p.attempt, Doing: doing(at.caller, at.id)}
+		g.Lease, lent, err = at.reservation.Lend(ctx, l, s.config.Lease)
 		if err == nil && !lent && p.attempt != "" { // perhaps the lease of another turn has this name
-			g.Lease, lent, err = at.reservation.Lend(ctx, "", s.config.Lease)
+			l.Name = ""
+			g.Lease, lent, err = at.reservation.Lend(ctx, l, s.config.Lease)
 		}
 		if err != nil {
 			return "", 0, err

@@ -64,10 +64,12 @@ func TestCallers(t *testing.T) {
 		}
 		first := take(t.Context())
 		require.NotEmpty(t, first.Turn)
-		require.NotEmpty(t, take(t.Context(), `"id":"job-17"`).Turn)
+		named := take(t.Context(), `"id":"job-17"`)
+		require.NotEmpty(t, named.Turn)
 		shown := do(t, s, request(t, http.MethodGet, "/v1/limits/slots", "")).Body.String()
 		require.Contains(t, shown, `"doing":"http:web_3/_4711/`)
-		require.Contains(t, shown, `"doing":"http:job-17"`)
+		require.Contains(t, shown, `"doing":"http/web_3/_4711 job-17"`)
+		require.Equal(t, http.StatusOK, post(t, s, "/v1/renew", `{"turn":"`+named.Turn+`"}`).Code)
 
 		ctx, hangUp := context.WithCancel(t.Context())
 		time.AfterFunc(time.Second, hangUp)

@@ -131,7 +131,7 @@ func (p *Process) Free(ctx context.Context, limit *wire.Limit, h wire.Holder) (f
 
 // Lend lets a lease hold the slots of a call, which then holds none: see lease of leave.lua. It reports false if the
 // call holds none.
-func (p *Process) Lend(ctx context.Context, c *Call, name string, d time.Duration) (lent bool, err error) {
+func (p *Process) Lend(ctx context.Context, c *Call, name, doing string, d time.Duration) (lent bool, err error) {
 	number := int64(0)
 	p.step(func(e *Engine, _ time.Time) {
 		if e.holders[c] {
@@ -141,7 +141,7 @@ func (p *Process) Lend(ctx context.Context, c *Call, name string, d time.Duratio
 	if number == 0 {
 		return false, nil
 	}
-	if lent, err = p.lease(ctx, &c.Need, "", wire.Left{Place: number, Doing: c.Need.Doing(), Lease: name, For: d}); lent {
+	if lent, err = p.lease(ctx, &c.Need, "", wire.Left{Place: number, Doing: c.Need.Doing(), Lease: name + " " + doing, For: d}); lent {
 		p.step(func(e *Engine, now time.Time) { e.Release(now, c) })
 	}
 	return lent, err

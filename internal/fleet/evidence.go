@@ -91,7 +91,7 @@ func (l *Look) keeps(holders []reserve.Holder) string {
 
 // Holder is the process that holds slots, or the caller that holds them by a lease.
 func (l *Look) Holder(h reserve.Holder) string {
-	switch name := caller(h); {
+	switch name, _ := caller(h); {
 	case name != "":
 		return "the caller " + plain(name)
 	case isLease(h):
@@ -100,21 +100,23 @@ func (l *Look) Holder(h reserve.Holder) string {
 	return l.Process(h.Process)
 }
 
-// caller is the name that a caller of serve gives itself, without the ID that serve adds. Other calls have none.
-func caller(h reserve.Holder) string {
-	id, ok := strings.CutPrefix(strings.TrimSuffix(h.Doing, "~"), "http:")
-	if slash := strings.LastIndex(id, "/"); ok && slash > 0 && len(id) == slash+len("/")+32 {
-		return id[:slash]
+// caller is the name that a caller of serve gives itself, and the ID that it gives its call. Other calls have no name.
+func caller(h reserve.Holder) (name, id string) {
+	if both, ok := strings.CutPrefix(h.Doing, "http/"); ok && isLease(h) {
+		name, id, _ = strings.Cut(both, " ")
+		return name, id
 	}
-	return ""
+	made, ok := strings.CutPrefix(strings.TrimSuffix(h.Doing, "~"), "http:")
+	if slash := strings.LastIndex(made, "/"); ok && slash > 0 && len(made) == slash+len("/")+32 {
+		return made[:slash], ""
+	}
+	return "", h.Doing
 }
 
 // Doing is the ID or the flow of the call that holds slots.
 func Doing(h reserve.Holder) string {
-	if caller(h) != "" {
-		return ""
-	}
-	return plain(h.Doing)
+	_, id := caller(h)
+	return plain(id)
 }
 
 // doing is Doing, in parentheses.

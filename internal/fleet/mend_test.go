@@ -94,6 +94,7 @@ func TestCallerHoldsSlots(t *testing.T) {
 	}
 	require.Equal(t, ", the longest by the caller web-3/4711 for 1m0s; its lease ends in 5.2s unless the caller renews it", longest("~a", "http:web-3/4711/d41d8cd98f00b204e9800998ecf8427e"))
 	require.Equal(t, ", the longest by a caller of serve for 1m0s (job-17); its lease ends in 5.2s unless the caller renews it", longest("~a", "job-17"))
+	require.Equal(t, ", the longest by the caller web-3/4711 for 1m0s (job 17); its lease ends in 5.2s unless the caller renews it", longest("~a", "http/web-3/4711 job 17"))
 	require.Equal(t, ", the longest by process p for 1m0s (http:job/17)", longest("p", "http:job/17"))
 	require.Equal(t, ", the longest by process p for 1m0s", longest("p", ""))
 }

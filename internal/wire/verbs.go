@@ -36,7 +36,8 @@ type Left struct {
 	Since int64
 	Doing string
 
-	// A lease of that name takes over the slots of the call, or is renewed, and ends after so long.
+	// A lease of that name takes over the slots of the call, or is renewed, and ends after so long. When it takes
+	// them over, a space and what the lease is for follow the name.
 	Lease string
 	For   time.Duration
 
