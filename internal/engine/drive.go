@@ -72,6 +72,7 @@ func (p *Process) send(b *Batch) (Result, error) {
 func (b *Batch) Execute(ctx context.Context, client redis.UniversalClient, now func() time.Time) (r Result, err error) {
 	b.Call.Client, b.Heartbeat.Client = client, client
 	r.Sent = now()
+	b.Call.Time, b.Call.Sent = now, time.Time{}
 	switch b.Script {
 	case Ask:
 		r.Reply, r.Answers, err = wire.Ask(ctx, &b.Call, b.Items)
@@ -88,7 +89,9 @@ func (b *Batch) Execute(ctx context.Context, client redis.UniversalClient, now f
 	case Holders:
 		r.Held, err = wire.Held(ctx, client, b.Logs, b.process, mostHeld)
 	}
-	r.Arrived = now()
+	if r.Arrived = now(); !b.Call.Sent.IsZero() {
+		r.Sent = b.Call.Sent
+	}
 	return r, err
 }
 

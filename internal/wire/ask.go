@@ -88,6 +88,7 @@ func Ask(ctx context.Context, c *Call, items []Item) (Reply, []Answers, error) {
 	reply, answers, ok, err := c.take(ctx, items)
 	switch {
 	case !ok:
+		c.again()
 		return c.ask(ctx, items)
 	case err != nil:
 		return reply, nil, err

@@ -29,6 +29,7 @@ func (c *Call) once(ctx context.Context, script *redis.Script, args []any, keys 
 			c.Run = AnyRun + c.Run
 			args[first+scripts.ArgHorizon] = -1
 		}
+		c.again()
 		cmd = script.Eval(ctx, once{c.Client}, texts(args[3:first]), args[first:]...)
 	}
 	if c.reads && redis.HasErrorPrefix(cmd.Err(), "NOPERM") { // perhaps it may read: see lua.ACLObserver

@@ -171,6 +171,7 @@ func (c *Call) askRest(ctx context.Context, items []Item, taken Reply, answers [
 		}
 	}
 	reply, more, err := c.ask(ctx, rest)
+	c.Sent = time.Time{} // what happened to limits since the first request concerns the taken turns
 	if err != nil {
 		return reply, nil, err
 	}

@@ -58,6 +58,11 @@ type Call struct {
 	// Unstepped is the same by Redis's clock of before, if it has stepped ahead of late. 0: it has not.
 	Unstepped int64
 
+	// Sent is when the last request of the call was sent, by Time, if Redis lacked a script or gave no turns without
+	// the queue. The trips before it say nothing about the way. Zero: the call needed one request.
+	Sent time.Time
+	Time func() time.Time
+
 	reads bool // it changes nothing
 }
 
@@ -66,6 +71,13 @@ func (c *Call) reading() *Call {
 	reading := *c
 	reading.reads = true
 	return &reading
+}
+
+// again notes that the call needs another request.
+func (c *Call) again() {
+	if c.Time != nil {
+		c.Sent = c.Time()
+	}
 }
 
 // Reply is the first part of every reply.
