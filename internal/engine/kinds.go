@@ -61,8 +61,12 @@ func (e *Engine) unsure(b *Batch, now time.Time) (unsure bool) {
 	return unsure
 }
 
-// keep keeps the answers to a batch until Redis has said so. Meanwhile other batches may ask.
-func (e *Engine) keep(b *Batch, r *Result, at time.Time, early time.Duration) {
+// keep keeps the answers to a batch until Redis has said so. Meanwhile other batches may ask. If the heartbeat beside
+// the first ask has failed, the next one goes at once.
+func (e *Engine) keep(b *Batch, r *Result, at time.Time, early time.Duration, now time.Time) {
+	if !e.underWay {
+		e.hurry(now)
+	}
 	e.busy--
 	b.kept, b.driven = true, false
 	e.traffic.kept = append(e.traffic.kept, &keptAnswers{b, *r, at, early})

@@ -142,7 +142,7 @@ func (e *Engine) Reply(now time.Time, b *Batch, r *Result) {
 		e.breaker.record(now, nil)
 		e.tell(Event{What: Asked, N: b.calls, Took: r.Arrived.Sub(r.Sent)})
 		if e.unsure(b, now) {
-			e.keep(b, r, at, early)
+			e.keep(b, r, at, early, now)
 			return
 		}
 		e.take(b, r, at, early, now)
