@@ -36,6 +36,7 @@ local call, format, find, match = redis.call, string.format, string.find, string
 local PROCESSES, BEATS = KEYS[1], KEYS[2]
 local HEAD, WIDTH = 6, 4
 local MOST, WORK = 64, 96 -- processes; names, or processes of a name, that one script checks
+local PART = 1000 -- values of one command: Lua unpacks no more than 8,000
 local UNNAMED = 2 -- the protocol of v0.2, whose heartbeats do not name it
 local KEEP, LOOK = 600000000, 60000000 -- micros: how long the dead are kept; how often all processes of a name are checked
 local now, me, silence, channel, protocol = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[6])
@@ -128,6 +129,16 @@ local info = redis.pcall('INFO', 'server')
 local run = type(info) == 'string' and match(info, 'run_id:(%x+)') or ''
 local reply = { now, not score and 0 or score > 0 and 1 or 2, died, string.sub(run, 1, 12), now - since < silence and 0 or lowest }
 
+-- inParts calls a command with all values of a list, and returns what it replies.
+local function inParts(command, key, values)
+  local all = {}
+  for from = 1, #values, PART do
+    local replies = call(command, key, unpack(values, from, math.min(#values, from + PART - 1)))
+    for _, reply in ipairs(type(replies) == 'table' and replies or {}) do all[#all + 1] = reply end
+  end
+  return all
+end
+
 -- look removes dead processes from a name, and finds the slowest limit of the others. It returns how many
 -- processes it has checked.
 local function look(limits, reports, s)
@@ -143,11 +154,9 @@ local function look(limits, reports, s)
       gone[#gone + 1] = process
     end
   end
-  if #gone > 0 then
-    call('HDEL', limits, unpack(gone))
-    call('HDEL', reports, unpack(gone))
-  end
-  local scores = #users > 0 and call('ZMSCORE', PROCESSES, unpack(users)) or {}
+  inParts('HDEL', limits, gone)
+  inParts('HDEL', reports, gone)
+  local scores = inParts('ZMSCORE', PROCESSES, users)
   local slowest, text, live, dead = math.huge, nil, 0, {}
   for k, process in ipairs(users) do
     local theirs, limit = match(of[process], '^(%S+) (.*)$')
@@ -159,7 +168,7 @@ local function look(limits, reports, s)
       if theirs < slowest or theirs == slowest and limit < text then slowest, text = theirs, limit end
     end
   end
-  if #dead > 0 then call('HSET', limits, unpack(dead)) end
+  inParts('HSET', limits, dead)
   s.live, s.pace, s.limit, s.looked = live, text and slowest or 0, text or s.limit, now
   call('PEXPIRE', limits, life)
   call('PEXPIRE', reports, life)
