@@ -30,11 +30,12 @@ type client struct {
 	joined map[*call]*engine.Call
 	held   []*call // calls that hold slots, in the order of their turns
 	rings  time.Time
-	told   []wire.Used   // reports that wait for the next trip …
-	toldOf []*wire.Limit // … and the limits of each of them …
-	tells  time.Time     // … and when it may begin
-	ear    *ear          // the connection that hears news; nil: none
-	wanted bool          // whether the engine wants news
+	told   []wire.Used              // reports that wait for the next trip …
+	toldOf []*wire.Limit            // … and the limits of each of them …
+	tells  time.Time                // … and when it may begin
+	ear    *ear                     // the connection that hears news; nil: none
+	wanted bool                     // whether the engine wants news
+	asks   map[*engine.Batch]flight // the asks in flight
 }
 
 const prefix, dead = reserve.DefaultPrefix, 3 * time.Second
@@ -44,7 +45,7 @@ const prefix, dead = reserve.DefaultPrefix, 3 * time.Second
 var brisk = engine.Brisk{Demand: 100, Lease: 100 * time.Millisecond, Used: 4}
 
 func newClient(w *world, p *process) *client {
-	m := &client{process: p, world: w, limits: map[part]*wire.Limit{}, names: map[string]*wire.Name{}, plans: map[part]planned{}, calls: map[*engine.Call]*call{}, joined: map[*call]*engine.Call{}}
+	m := &client{process: p, world: w, limits: map[part]*wire.Limit{}, names: map[string]*wire.Name{}, plans: map[part]planned{}, calls: map[*engine.Call]*call{}, joined: map[*call]*engine.Call{}, asks: map[*engine.Batch]flight{}}
 	m.redis = redis.NewClient(&redis.Options{MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}})
 	if p.version != "" { // this hook is called first
 		m.redis.AddHook(m.versioned())
@@ -224,7 +225,9 @@ func (m *client) ready(now time.Time) {
 // drive sends a batch, and passes its outcome to the engine.
 func (m *client) drive(b *engine.Batch) {
 	m.errand(func(ctx context.Context) {
+		m.sends(b)
 		result, err := b.Execute(ctx, m.redis, m.time)
+		m.hasSent(b, err)
 		m.step(func(now time.Time) {
 			if err != nil {
 				m.engine.Failed(now, b, err)

@@ -87,7 +87,9 @@ func (m *client) look(c *call, e *engine.Call) {
 		m.here(time.Duration(m.world.plan.source("lapse", c.n).Float64()*float64(c.load.lapses)), func() {
 			if c.state == waiting {
 				if v := m.engine.View(e); v.State == engine.Given && m.time().After(v.Until()) {
-					m.world.lapsed++
+					for i, of := range m.world.metersOf(c) {
+						of.lapsed += float64(c.parts[i].cost)
+					}
 				}
 				m.look(c, e)
 			}
@@ -147,10 +149,72 @@ func (m *client) forget(c *call) {
 	m.held = slices.DeleteFunc(m.held, func(o *call) bool { return o == c })
 }
 
+// isGranted reports whether a call has a turn that it has not used.
+func (m *client) isGranted(c *call) bool {
+	e := m.joined[c]
+	return e != nil && m.engine.View(e).State == engine.Given
+}
+
 // mayBeGranted reports whether Redis may have granted the turn of a call: the reply may be on its way.
 func (m *client) mayBeGranted(c *call) bool {
-	e := m.joined[c]
-	return e != nil && m.engine.View(e).State == engine.Given || len(m.pending) > 0
+	return m.isGranted(c) || !slices.ContainsFunc(m.world.metersOf(c), func(of *meter) bool { return m.asksFor(of) == 0 })
+}
+
+// flight is an ask in flight. If its reply was lost, it is sent again.
+type flight struct {
+	serial  int64
+	scripts int  // the number of asks that Redis had answered when it was first sent
+	lost    bool // a reply may have been lost
+}
+
+// sends notes that a batch is sent.
+func (m *client) sends(b *engine.Batch) {
+	if b.Script == engine.Ask && m.asks[b].serial != b.Call.Serial {
+		m.asks[b] = flight{serial: b.Call.Serial, scripts: m.server.answered()}
+	}
+}
+
+// hasSent notes that a batch is back. If its reply was lost, Redis takes back its turns of a quota. If it has answered
+// more asks since than it remembers (EARLIER of quota.lua), these turns are lost.
+func (m *client) hasSent(b *engine.Batch, err error) {
+	const remembered = 9
+	f := m.asks[b]
+	switch {
+	case f.serial != b.Call.Serial || b.Script != engine.Ask:
+	case fault.Away(err):
+		f.lost = true
+		m.asks[b] = f
+	default:
+		for _, of := range m.world.meters {
+			if f.lost && of.plan.limit.Kind() == reserve.KindQuota && m.server.answered()-f.scripts > remembered {
+				of.gone += m.permitsOf(b, of)
+			}
+		}
+		delete(m.asks, b)
+	}
+}
+
+// permitsOf returns how many permits of a limit a batch asks for.
+func (m *client) permitsOf(b *engine.Batch, of *meter) (permits float64) {
+	key := m.world.plan.keys(of.limit, of.key)[0]
+	for i := range b.Items {
+		for _, p := range b.Items[i].Parts {
+			if b.Call.Limits[p.Limit].Keys[0] == key {
+				permits += float64(int64(b.Items[i].Count) * p.Cost)
+			}
+		}
+	}
+	return permits
+}
+
+// asksFor returns how many permits of a limit the asks in flight ask for.
+func (m *client) asksFor(of *meter) (permits float64) {
+	for b, f := range m.asks {
+		if f.serial == b.Call.Serial { // otherwise it has failed for good
+			permits += m.permitsOf(b, of)
+		}
+	}
+	return permits
 }
 
 // leave ends a call that no longer waits.

@@ -27,6 +27,7 @@ type Cost struct {
 	Time    time.Duration
 	Trips   int           // the round trips in addition
 	Windows int           // windows of a quota in addition
+	Bucket  bool          // in addition what a bucket holds, if processes used permits without Redis: see away in settle.lua
 	Timeout bool          // in addition the timeout of the client, after which it asks again
 	Turn    bool          // the permits of a turn, instead of a time
 	Granted bool          // in addition the permits of the turns that a process was granted and did not use
@@ -51,6 +52,9 @@ func (c Cost) String() string {
 	}
 	if c.Windows > 0 {
 		parts = append(parts, fmt.Sprintf("%d windows of a quota", c.Windows))
+	}
+	if c.Bucket {
+		parts = append(parts, "a bucket where calls went on")
 	}
 	if c.Granted {
 		parts = append(parts, "its turns")
@@ -84,13 +88,13 @@ var Guarantees = []Guarantee{
 		Why:   "The process returns these permits, or no other call wants them. If it is killed, they are lost.",
 	},
 	{
-		Event: "A call gives up after its turn was granted", Rate: Cost{Turn: true}, Count: Cost{Turn: true},
+		Event: "A call gives up after its turn was granted, or comes after the turn has expired", Rate: Cost{Turn: true}, Count: Cost{Turn: true},
 		Why: "The next call of its process that needs the same permits gets the turn. Otherwise Redis takes the permits back, unless it has granted others since.",
 	},
 	{
 		Event: "A request or its reply is lost or late, or the connection breaks",
 		What:  []string{requestLost, requestLate, cutBefore, cutAfter, replyLost, replyLate},
-		Rate:  Cost{Time: 250 * time.Millisecond, Timeout: true}, Count: Cost{Time: 250 * time.Millisecond, Timeout: true},
+		Rate:  Cost{Time: 250 * time.Millisecond, Timeout: true}, Count: Cost{Time: 250 * time.Millisecond, Timeout: true, Granted: true},
 		Slots: Cost{Time: time.Second, Timeout: true},
 		Why:   "Calls of the request wait for the timeout, and its turns may be lost.",
 	},
@@ -113,8 +117,8 @@ var Guarantees = []Guarantee{
 		Why: "The first replies come after their turns.",
 	},
 	{
-		Event: "Redis does not answer", What: []string{down, freeze, refuse, full}, Rate: seconds(2), Count: seconds(2), Slots: seconds(3),
-		Why: "Counted from its return: processes find out with their next attempt.",
+		Event: "Redis does not answer", What: []string{down, freeze, refuse, full}, Rate: Cost{Time: 2 * time.Second, Bucket: true}, Count: seconds(2), Slots: seconds(3),
+		Why: "Counted from its return: processes find out with their next attempt. After calls have gone on by the policy `local`, the bucket begins empty.",
 	},
 	{
 		Event: "Redis has lost its data, or older data replaces it", What: []string{restart, failOver, flush, forget, forgetQueue},
@@ -201,14 +205,17 @@ func (w *world) mayLose(m *meter) time.Duration {
 		if c.Timeout {
 			each += timeout
 		}
+		if c.Bucket && w.plan.policy == reserve.PolicyLocal {
+			each += time.Duration(float64(m.plan.limit.MaxBurst()) / m.plan.limit.Rate() * float64(time.Second))
+		}
 		if q, counts := m.provider.(*quota); counts {
 			each += time.Duration(c.Windows) * q.window
 		}
 		if c.Turn {
-			total += time.Duration(m.givenUp / m.plan.limit.Rate() * float64(time.Second))
+			total += time.Duration((m.givenUp + m.lapsed) / m.plan.limit.Rate() * float64(time.Second))
 		}
 		if g.What == nil {
-			total += time.Duration(len(w.plan.loads)) * each
+			total += time.Duration(w.rests(time.Duration(c.Trips)*trip)) * each
 		}
 		if slices.Contains(g.What, scriptFlush) && w.plan.isMixed() {
 			total += each
@@ -225,13 +232,22 @@ func (w *world) mayLose(m *meter) time.Duration {
 			}
 		}
 	}
-	for i := range w.plan.loads { // an expired turn is lost
-		total += time.Duration(w.lapsed) * max(w.plan.loads[i].lapses, time.Duration(float64(time.Second)/m.plan.limit.Rate()))
-	}
 	if kind == reserve.KindRolling || kind == reserve.KindQuota {
 		total += time.Duration(m.gone / m.plan.limit.Rate() * float64(time.Second))
 	}
 	return total + w.usual(m, trip)
+}
+
+// rests returns how often calls begin after a rest: those of each load, and of some processes. A process has to measure
+// the round trip although others have measured theirs before its first call.
+func (w *world) rests(measured time.Duration) int {
+	n := len(w.plan.loads)
+	for _, p := range w.processes[:len(w.plan.processes)] {
+		if slices.ContainsFunc(w.processes, func(o *process) bool { return o.called > 0 && o.called+measured < p.called }) {
+			n++
+		}
+	}
+	return n
 }
 
 // usual returns what is lost without events. Turns are a little late. A slot that is released is in use

@@ -18,6 +18,7 @@ type meter struct {
 	blocked   bool    // it holds back a call that came earlier
 	used      float64 // permits in all
 	givenUp   float64 // permits of calls that gave up after their turns were granted
+	lapsed    float64 // permits of turns that expired before their callers came
 	gone      float64 // permits of turns of processes that were killed or suspended before they used them
 	overspent float64 // permits beyond the limit that processes spent which remember nothing of it: see foundFull
 	lost      []loss

@@ -124,8 +124,11 @@ func (w *world) losesTurns(p *process) {
 	if p.dead || p.stopped {
 		return
 	}
+	for _, m := range w.meters {
+		m.gone += p.asksFor(m)
+	}
 	for _, c := range w.all() {
-		if c.process == p && c.state == waiting && p.mayBeGranted(c) {
+		if c.process == p && c.state == waiting && p.isGranted(c) {
 			for i, m := range w.metersOf(c) {
 				m.gone += float64(c.parts[i].cost)
 			}

@@ -157,6 +157,9 @@ func (r *server) eval(hash, text string, args []string) (answer any, took time.D
 	return answer, took
 }
 
+// answered returns how many asks the server has answered.
+func (r *server) answered() int { return r.calls["ask"] + r.calls["take"] }
+
 // restart replaces the server by another one, with older data or without data.
 func (r *server) restart(data smallredis.Data) {
 	r.run++

@@ -34,7 +34,6 @@ type world struct {
 	turns     []turn                   // recorded if a transcript has bounds
 
 	overtakes  int           // calls that overtook another
-	lapsed     int           // turns that expired before their callers came
 	promised   time.Duration // the last moment at which a caller comes back for a booking
 	resting    bool          // all callers are done
 	over       bool          // all laws are judged
