@@ -129,11 +129,11 @@ local info = redis.pcall('INFO', 'server')
 local run = type(info) == 'string' and match(info, 'run_id:(%x+)') or ''
 local reply = { now, not score and 0 or score > 0 and 1 or 2, died, string.sub(run, 1, 12), now - since < silence and 0 or lowest }
 
--- inParts calls a command with all values of a list, and returns what it replies.
-local function inParts(command, key, values)
+-- inParts calls command with ranges of at most PART of n values, and returns what it replies.
+local function inParts(n, command)
   local all = {}
-  for from = 1, #values, PART do
-    local replies = call(command, key, unpack(values, from, math.min(#values, from + PART - 1)))
+  for from = 1, n, PART do
+    local replies = command(from, math.min(n, from + PART - 1))
     for _, reply in ipairs(type(replies) == 'table' and replies or {}) do all[#all + 1] = reply end
   end
   return all
@@ -154,9 +154,11 @@ local function look(limits, reports, s)
       gone[#gone + 1] = process
     end
   end
-  inParts('HDEL', limits, gone)
-  inParts('HDEL', reports, gone)
-  local scores = inParts('ZMSCORE', PROCESSES, users)
+  inParts(#gone, function(from, to)
+    call('HDEL', limits, unpack(gone, from, to))
+    call('HDEL', reports, unpack(gone, from, to))
+  end)
+  local scores = inParts(#users, function(from, to) return call('ZMSCORE', PROCESSES, unpack(users, from, to)) end)
   local slowest, text, live, dead = math.huge, nil, 0, {}
   for k, process in ipairs(users) do
     local theirs, limit = match(of[process], '^(%S+) (.*)$')
@@ -168,7 +170,7 @@ local function look(limits, reports, s)
       if theirs < slowest or theirs == slowest and limit < text then slowest, text = theirs, limit end
     end
   end
-  inParts('HSET', limits, dead)
+  inParts(#dead, function(from, to) call('HSET', limits, unpack(dead, from, to)) end)
   s.live, s.pace, s.limit, s.looked = live, text and slowest or 0, text or s.limit, now
   call('PEXPIRE', limits, life)
   call('PEXPIRE', reports, life)
