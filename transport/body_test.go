@@ -204,8 +204,8 @@ func TestStreamsSettleInFewTrips(t *testing.T) {
 		limiter := b.Limiter(client, reserve.Config{Name: "tokens", Limit: reserve.PerHour(60).Burst(1_000_000), Settles: true})
 		paced := newTransport(t, transport.Config{
 			Base: emulator.RoundTripper(api), API: bodies.Anthropic,
-			Choose: func(*http.Request) (transport.Turn, error) {
-				return transport.Turn{Limiter: limiter, Costs: []int{1000}, Window: "tokens"}, nil
+			Choose: func(*http.Request) (transport.Need, error) {
+				return transport.Need{Limiter: limiter, Costs: []int{1000}, Window: "tokens"}, nil
 			},
 			Tokens: func(_ *http.Response, u bodies.Usage) []int { return []int{u.Input + u.Output} },
 			Early:  func(_ *http.Response, u bodies.Usage) []int { return []int{u.Input} },
