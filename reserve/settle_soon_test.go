@@ -170,6 +170,34 @@ func TestCloseSettles(t *testing.T) {
 	})
 }
 
+// Close of a limit ends, though calls of another limit of its group report all the time.
+func TestCloseBesideReports(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBubble(t)
+		client := b.client()
+		config := reserve.Config{Group: "api", Name: "one", Limit: reserve.PerSecond(1).Burst(1000), Settles: true}
+		l := b.on(client, config)
+		config.Name = "two"
+		other := b.on(client, config)
+		var closed atomic.Bool
+		var all sync.WaitGroup
+		start := time.Now()
+		for range 4 {
+			r := held(t, other, 1)
+			require.NoError(t, r.Wait(t.Context()))
+			all.Go(func() {
+				for used := 2; !closed.Load() && time.Since(start) < 2*time.Second; used++ {
+					assert.NoError(t, r.Settle(t.Context(), used))
+				}
+			})
+		}
+		require.NoError(t, l.Close())
+		closed.Store(true)
+		require.Less(t, time.Since(start), time.Second)
+		all.Wait()
+	})
+}
+
 // Who does not wait for the outcome any more has sent the report nevertheless.
 func TestSettleAfterItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -25,9 +25,10 @@ const (
 //     set.
 type settlements struct {
 	mu      sync.Mutex
-	idle    sync.Cond // no trip is under way
+	idle    sync.Cond // a trip has ended
 	waiting []*Charge // that have reports
 	sending bool      // a trip is under way
+	over    int       // how many trips have ended
 	next    time.Time // when the next trip may begin
 	timer   *time.Timer
 	closed  bool // reports do not wait any more
@@ -116,6 +117,7 @@ func (p *Process) settleAll(charges []*Charge) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.sending = false
+	s.over++
 	p.settleNext()
 	s.idle.Broadcast()
 }
@@ -186,7 +188,14 @@ func (p *Process) flush(last bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed, s.next = s.closed || last, time.Time{}
-	for p.settleNext(); s.sending; {
+	until := s.over
+	if s.sending { // what waits needs one more
+		until++
+	}
+	if len(s.waiting) > 0 {
+		until++
+	}
+	for p.settleNext(); s.over < until; {
 		s.idle.Wait()
 	}
 }
