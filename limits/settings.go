@@ -1,6 +1,7 @@
 package limits
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -29,7 +30,7 @@ func unsaid(defaults reserve.Config) settings {
 	return settings{
 		group:      defaults.Group,
 		settles:    defaults.Settles,
-		prefetch:   defaults.Prefetch,
+		prefetch:   cmp.Or(defaults.Prefetch, defaults.Lease),
 		maxWaiting: defaults.MaxWaiting,
 		maxPause:   defaults.MaxPause,
 		outage:     defaults.Outage.Policy,
@@ -41,7 +42,7 @@ func (s settings) config(defaults reserve.Config) reserve.Config {
 	config := defaults
 	config.Name, config.Group, config.Limit = s.name, s.group, s.limit
 	config.Settles, config.Prefetch, config.MaxPause, config.MaxWaiting = s.settles, s.prefetch, s.maxPause, s.maxWaiting
-	config.Outage.Policy = s.outage
+	config.Outage.Policy, config.Lease = s.outage, 0 // the file replaces the earlier name, too
 	return config
 }
 
@@ -92,7 +93,9 @@ func validateDefaults(client redis.UniversalClient, defaults reserve.Config) err
 	}
 	s := unsaid(defaults)
 	s.name, s.limit = "defaults", reserve.PerSecond(1)
-	if err := s.validate(client, defaults); err != nil {
+	config := s.config(defaults)
+	config.Lease = defaults.Lease
+	if err := config.Validate(client); err != nil {
 		return fmt.Errorf("limits: %w defaults: %w", ErrInvalid, err)
 	}
 	return nil
