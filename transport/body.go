@@ -167,8 +167,8 @@ func (t *Transport) early(s sent, scan *bodies.Scanner) func() {
 		used := t.config.Early(s.Response, scan.Usage())
 		if again && len(used) > 0 {
 			used = slices.Clone(used)
-			for i, charged := range s.turn.Charged()[:len(used)] {
-				if used[i] <= charged {
+			for i, charged := range s.turn.Charged() {
+				if i < len(used) && used[i] <= charged {
 					used[i] = -1
 				}
 			}

@@ -233,6 +233,33 @@ func TestStreamsSettleInFewTrips(t *testing.T) {
 	})
 }
 
+// Early that returns too many numbers breaks no stream.
+func TestEarlyOfOtherLimits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api, err := emulator.NewAnthropic(emulator.AnthropicConfig{Requests: 10, Input: 10_000, Output: 10_000, Wire: emulator.Wire{Answer: func(emulator.Call) emulator.Answer {
+			return emulator.Answer{Input: 1500, Output: 400, PerSecond: 100}
+		}}})
+		require.NoError(t, err)
+		b := bubble.New(t)
+		limiter := b.Limiter(b.Client(), reserve.Config{Name: "tokens", Limit: reserve.PerHour(60).Burst(10_000), Settles: true})
+		paced := newTransport(t, transport.Config{
+			Base: emulator.RoundTripper(api), API: bodies.Anthropic,
+			Choose: func(*http.Request) (transport.Need, error) {
+				return transport.Need{Limiter: limiter, Costs: []int{1000}, Window: "tokens"}, nil
+			},
+			Tokens: func(_ *http.Response, u bodies.Usage) []int { return []int{u.Input + u.Output} },
+			Early:  func(_ *http.Response, u bodies.Usage) []int { return []int{u.Input, u.Output} },
+		})
+		response, err := paced.RoundTrip(newRequest(t, http.MethodPost, "https://api.example/v1/messages", strings.NewReader(`{"model":"m","max_tokens":4000,"stream":true}`)))
+		require.NoError(t, err)
+		_, err = io.Copy(io.Discard, response.Body)
+		require.NoError(t, err)
+		require.NoError(t, limiter.Close())
+		again := b.Limiter(b.Client(), reserve.Config{Name: "tokens", Limit: reserve.PerHour(60).Burst(10_000), Settles: true})
+		assert.InDelta(t, 10_000-1900, left(t, again), 1)
+	})
+}
+
 // parts is a body that comes in these parts, and ends with an error.
 type parts struct {
 	rest   [][]byte
