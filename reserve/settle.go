@@ -47,8 +47,8 @@ func (r *Reservation) Estimate(ctx context.Context, costs ...int) error {
 // SettleSoon is [Reservation.Settle] for a caller that does not wait, such as one that reads a stream and reports each
 // total that it reads. It returns at once. The reports of a process for a group of limits share at most four trips to
 // Redis a second; the first goes at once. A later report of a call replaces one that has not been sent.
-// Then it calls done, if that is not nil, with the error that Settle would return. [Limiter.Close]
-// sends what waits.
+// Then it calls done, if that is not nil, with the error that Settle would return. All reports of the group wait for
+// done, so it must be quick, and must not call Settle, Estimate or Close. [Limiter.Close] sends what waits.
 func (r *Reservation) SettleSoon(done func(error), used ...int) {
 	r.settleSoon("settle", used, false, done)
 }
