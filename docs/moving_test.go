@@ -351,7 +351,7 @@ func stripeClient(client redis.UniversalClient, base http.RoundTripper) (*http.C
 	if err != nil {
 		return nil, nil, err
 	}
-	api := &http.Client{Transport: paced} // with stripe-go: stripe.SetHTTPClient(client)
+	api := &http.Client{Transport: paced} // with stripe-go: stripe.SetHTTPClient(api)
 	return api, func() {
 		for _, l := range []*reserve.Limiter{account, endpoint, atOnce} {
 			_ = l.Close()

@@ -7,5 +7,5 @@
 // estimates what a request costs, waits for its turn, sends it, reads from the response what it has used, also
 // from streams, and corrects the cost. [Set.Acquire] does so by hand. If the account is used up, calls fail with
 // [ErrExhausted]; [Chain] then takes another Set. [Tenant] and [Urgent] say for whom a call is made.
-// It stands on the packages transport and reserve, whose types and errors it returns.
+// The package uses transport and reserve, and returns their types and errors.
 package llm

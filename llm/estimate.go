@@ -11,7 +11,8 @@ import (
 	"strings"
 )
 
-// Estimate is what a call will use, in tokens. A call reserves at least 1 of each limit, and is settled to less.
+// Estimate is what a call will use, in tokens. A call reserves at least 1 of each limit, and its
+// settlement may be 0.
 type Estimate struct {
 	Input  int // of the prompt, without what a cache holds, unless the provider counts that
 	Output int // of the answer, on average

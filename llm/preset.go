@@ -34,9 +34,12 @@ type Preset struct {
 	CacheCounts  bool // tokens of the prompt that a cache held count like others
 	FailedCounts bool // failed requests count
 	GoesOn       bool // the provider produces, and counts, all of an answer whose stream the client cuts
-	Minutes      bool // the provider counts in windows, not in a bucket. The fleet's rate of requests is lower by 6 bursts, and that of tokens by 1.25 bursts, but each is at least half of the stated rate
-	OutputFactor int  // how many tokens a token of the answer counts as; 0: 1
-	MostOutput   int  // what a request without max_tokens may produce
+	// Minutes says that the provider counts in windows, not in a bucket. The burst of requests is then 0.1 s. The fleet's
+	// rate of requests is lower by 6 of these bursts, and that of tokens by 1.25 times the Burst. Each is at least half of the
+	// stated rate.
+	Minutes      bool
+	OutputFactor int // how many tokens a token of the answer counts as; 0: 1
+	MostOutput   int // what a request without max_tokens may produce
 
 	// Burst is for how long the limits store permits. 0: 10 s. A call that costs more than the burst waits for a
 	// full bucket; the rest is charged afterwards.

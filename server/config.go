@@ -18,7 +18,7 @@ type Config struct {
 	Token string
 
 	// TokenFile is a file with more tokens. Each line has a right and a token. The rights are turns
-	// (also to pause for at most an hour), operate (to pause and change limits) and metrics. A right
+	// (also to pause or stop for at most an hour), operate (to pause and change limits) and metrics. A right
 	// may have several tokens, and a token several rights. The file is read again every 5 s. Default:
 	// none.
 	TokenFile string
@@ -32,8 +32,8 @@ type Config struct {
 	Lease time.Duration
 
 	// MaxWaiting is how many requests may wait at a time. Further requests get 503. A caller has at most
-	// four of them for each one that is free, so one caller gets at most four fifths. A caller is the name in the
-	// header Fleetpace-Caller, or an address. Default 20,000.
+	// four waiting requests for each further one that the server could hold, so at most four fifths of all. A caller is
+	// the name in the header Fleetpace-Caller, or an address. Default 20,000.
 	MaxWaiting int
 
 	// MaxKept bounds how many places of calls, and how many turns, the server keeps between two requests of a

@@ -42,7 +42,7 @@ type Config struct {
 	// waits for nothing.
 	//
 	// Tokens gets the largest counts that the body has stated so far. A stream that was cut is not
-	// Complete; if it does not even state its prompt, Tokens is not called without TokensUnstated, and the estimate stays.
+	// Complete. If the body does not state the prompt, the estimate stays: Tokens is then called only with TokensUnstated.
 	// A response of status 400 or above has used nothing: the Usage is 0. Return nil for it if
 	// failed requests count, as at OpenAI. It needs a limit that has [reserve.Config.Settles].
 	// Default: the costs are right.
@@ -53,8 +53,8 @@ type Config struct {
 
 	// Early is Tokens as soon as a stream has stated the tokens of its prompt, which may be long before its
 	// end. Return a number below 0 for each limit whose use is not certain yet, such as that of the output
-	// while it is less than the estimate. Early is called again once a second while more of the stream comes. Then
-	// numbers count where they are higher than what the limit counts. Default: costs are settled at the end.
+	// while it is less than the estimate. Early is called again once a second while more of the stream comes. Each of
+	// these later numbers counts only if it is higher than what the limit counts already. Default: costs are settled at the end.
 	Early func(*http.Response, bodies.Usage) []int
 
 	// Estimate returns what a request costs at each limit of its turn, in their order, by what is known when it has
@@ -82,9 +82,9 @@ type Config struct {
 	Refused func(*http.Response) (refused bool, after time.Duration)
 
 	// Levels lets the limit continue with what responses say is left, for the whole fleet: see
-	// [reserve.Limiter.Told]. So calls of other programs on the same account count, too. The costs of
-	// requests under way that this client sent after the answered one are taken off. A tenth of a bucket is left to calls of
-	// others: if less is left, the limit is paused until that comes back. Permits that are left
+	// [reserve.Limiter.Told]. So calls of other programs on the same account count, too. That
+	// number is lowered by the costs of requests under way that this client sent after the answered one. A tenth of a
+	// bucket is left to calls of others: if less is left, the limit is paused until that comes back. Permits that are left
 	// in a window are spread over its rest. Remaining output tokens do not count. No response raises what is left at once.
 	// If responses say for a minute that more is left than the fleet counts, by a tenth of the burst, the fleet
 	// follows: each process by its part.

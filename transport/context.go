@@ -38,7 +38,7 @@ func WithFlow(ctx context.Context, name string) context.Context {
 }
 
 // WithCost makes each request of a context take so many permits of each limit, whatever [Need.Cost]
-// says. A cost below 1 or above the burst makes the requests fail with [ErrInvalid]. A Turn that
+// says. A cost below 1 or above the burst makes the requests fail with [ErrInvalid]. A Need that
 // has Costs keeps them.
 func WithCost(ctx context.Context, permits int) context.Context {
 	w := wishesOf(ctx)
