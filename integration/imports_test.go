@@ -39,7 +39,7 @@ var mayImport = map[string][]string{
 	"worker":               {"reserve", "internal/turn"},
 	"scheduler":            {"reserve", "internal/turn", "worker"},
 	"inbound":              {"reserve"},
-	"server":               {"limits", "reserve", "inbound"},
+	"server":               {"limits", "reserve", "inbound", "transport", "transport/bodies"},
 	"serve":                {"inbound"}, // the earlier names of inbound and server
 	"remote":               {"server"},
 	"limits":               {"reserve"},

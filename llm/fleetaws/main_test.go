@@ -339,7 +339,8 @@ func TestCredentialsTakeNoTurn(t *testing.T) {
 		f := newFleet(t, 60_000, http.NotFoundHandler())
 		fetches := pipes(t, func(http.ResponseWriter, *http.Request) {})
 		_, err := f.Converse(t.Context(), &bedrockruntime.ConverseInput{ModelId: aws.String("claude"), Messages: hello, InferenceConfig: &types.InferenceConfiguration{MaxTokens: aws.Int32(500)}}, func(o *bedrockruntime.Options) {
-			o.HTTPClient = &http.Client{Transport: pipes(t, func(w http.ResponseWriter, _ *http.Request) {
+			o.HTTPClient = &http.Client{Transport: pipes(t, func(w http.ResponseWriter, r *http.Request) {
+				_, _ = io.Copy(io.Discard, r.Body) // a pipe has no buffer: what is not read may fail the request
 				w.Header().Set("Content-Type", "application/json")
 				_, _ = fmt.Fprint(w, message+usage+`}`)
 			})}
