@@ -28,8 +28,9 @@ type settings struct {
 // unsaid are the settings of a limit that says nothing.
 func unsaid(defaults reserve.Config) settings {
 	return settings{
-		group:      defaults.Group,
-		settles:    defaults.Settles,
+		group:   defaults.Group,
+		settles: defaults.Settles,
+		//lint:ignore SA1019 users of the earlier name may set it
 		prefetch:   cmp.Or(defaults.Prefetch, defaults.Lease),
 		maxWaiting: defaults.MaxWaiting,
 		maxPause:   defaults.MaxPause,
@@ -42,6 +43,7 @@ func (s settings) config(defaults reserve.Config) reserve.Config {
 	config := defaults
 	config.Name, config.Group, config.Limit = s.name, s.group, s.limit
 	config.Settles, config.Prefetch, config.MaxPause, config.MaxWaiting = s.settles, s.prefetch, s.maxPause, s.maxWaiting
+	//lint:ignore SA1019 users of the earlier name may set it
 	config.Outage.Policy, config.Lease = s.outage, 0 // the file replaces the earlier name, too
 	return config
 }
@@ -94,6 +96,7 @@ func validateDefaults(client redis.UniversalClient, defaults reserve.Config) err
 	s := unsaid(defaults)
 	s.name, s.limit = "defaults", reserve.PerSecond(1)
 	config := s.config(defaults)
+	//lint:ignore SA1019 users of the earlier name may set it
 	config.Lease = defaults.Lease
 	if err := config.Validate(client); err != nil {
 		return fmt.Errorf("limits: %w defaults: %w", ErrInvalid, err)
