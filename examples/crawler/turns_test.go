@@ -188,12 +188,20 @@ func TestFarTurnsSendTheTaskBack(t *testing.T) {
 		}
 		return v.turn(t.Context(), task)
 	}, v)
-	require.Eventually(t, func() bool {
+	reached := assert.Eventually(t, func() bool {
 		n, err := countBacklog(v.inspector, "r")
 		return err == nil && n == backlog{waiting: 2, visited: 2}
 	}, 20*time.Second, 5*time.Millisecond)
 	back, err := v.inspector.ListRetryTasks(queueName("r"))
 	require.NoError(t, err)
+	if !reached {
+		n, err := countBacklog(v.inspector, "r")
+		t.Logf("%+v, %v", n, err)
+		for _, task := range back {
+			t.Logf("%s is retried at %v after %q", task.Payload, task.NextProcessAt, task.LastErr)
+		}
+		t.FailNow()
+	}
 	require.Len(t, back, 2)
 	for _, task := range back {
 		assert.Zero(t, task.Retried, "an attempt was counted")
