@@ -37,7 +37,7 @@ type Call struct {
 // [reserve.Joint.Acquire], with [ErrExhausted] among them.
 func (s *Set) Acquire(ctx context.Context, e Estimate) (*Call, error) {
 	e.route = wishesOf(ctx).route
-	t, joint, err := s.turn(ctx, e)
+	t, joint, err := s.need(ctx, e)
 	if err != nil {
 		return nil, err
 	}

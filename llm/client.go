@@ -38,8 +38,8 @@ func (s *Set) Client(base *http.Client) *http.Client {
 			if !generates(r) {
 				return transport.Need{}, nil
 			}
-			turn, _, err := s.turn(r.Context(), estimateOf(r))
-			return turn, err
+			need, _, err := s.need(r.Context(), estimateOf(r))
+			return need, err
 		},
 		Tokens: func(r *http.Response, u Usage) []int {
 			return s.ended(r, u, false)

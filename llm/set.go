@@ -20,15 +20,6 @@ import (
 	"github.com/fleetpace/fleetpace/transport/bodies"
 )
 
-// ErrInvalid says that a setting is wrong; the text names it and its value.
-var ErrInvalid = reserve.ErrInvalid
-
-// ErrExhausted says that the account, or a quota of the model, is used up: see [reserve.ErrExhausted].
-var ErrExhausted = reserve.ErrExhausted
-
-// Exhausted is an ErrExhausted with its reason, scope and end, for errors.As.
-type Exhausted = reserve.Exhausted
-
 // Usage is what a call has used.
 type Usage = bodies.Usage
 
@@ -289,8 +280,8 @@ func (s *Set) follows(ctx context.Context, err error) bool {
 	return smaller
 }
 
-// turn is what a call needs.
-func (s *Set) turn(ctx context.Context, e Estimate) (transport.Need, *reserve.Joint, error) {
+// need is what a call needs.
+func (s *Set) need(ctx context.Context, e Estimate) (transport.Need, *reserve.Joint, error) {
 	if e.Max == 0 && s.preset.Counting != CountUsed && s.preset.Tokens > 0 {
 		s.unset.Do(func() {
 			s.config.Logger.Warn("llm: a request names no max_tokens, so the provider reserves the most that the model may produce: name it, and more calls fit", "limit", s.preset.Model, "reserves", s.preset.MostOutput)
@@ -301,7 +292,7 @@ func (s *Set) turn(ctx context.Context, e Estimate) (transport.Need, *reserve.Jo
 	if !w.urgent && len(s.behind) > 0 {
 		limits, ofs = slices.Concat(limits, s.behind), slices.Concat(ofs, s.behOfs)
 	}
-	t := transport.Need{Account: s.limits[len(s.limits)-1], Pauses: s.model}
+	need := transport.Need{Account: s.limits[len(s.limits)-1], Pauses: s.model}
 	wished := make([]*reserve.Limiter, len(limits))
 	for i, l := range limits {
 		if w.tenant != nil {
@@ -316,11 +307,11 @@ func (s *Set) turn(ctx context.Context, e Estimate) (transport.Need, *reserve.Jo
 		if i < len(s.ofs) && ofs[i] != calls {
 			window = s.preset.Windows.of(ofs[i])
 		}
-		t.Costs, t.Windows = append(t.Costs, cost), append(t.Windows, window)
+		need.Costs, need.Windows = append(need.Costs, cost), append(need.Windows, window)
 	}
 	joint, err := reserve.All(wished...)
-	t.Limiter = joint
-	return t, joint, err
+	need.Limiter = joint
+	return need, joint, err
 }
 
 // reserved is what a limit of a kind counts when a call begins.

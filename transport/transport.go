@@ -86,23 +86,23 @@ func (t *Transport) RoundTrip(request *http.Request) (*http.Response, error) {
 // choose returns what a request needs. It returns nil if the request needs no turn.
 func (t *Transport) choose(request *http.Request) (*call, error) {
 	w := wishesOf(request.Context())
-	turn := Need{Limiter: t.config.Limiter, Adapt: t.config.Adapt}
+	need := Need{Limiter: t.config.Limiter, Adapt: t.config.Adapt}
 	if t.always != nil && w == (wishes{}) {
 		return t.always, nil
 	}
 	var err error
 	if t.always == nil {
-		if turn, err = t.config.Choose(request); err != nil || turn.Limiter == nil {
+		if need, err = t.config.Choose(request); err != nil || need.Limiter == nil {
 			return nil, err
 		}
 	}
-	if turn.Adapt != nil && t.learner != nil {
+	if need.Adapt != nil && t.learner != nil {
 		return nil, invalid("Need.Adapt", "must not be set together with Config.Learn: both would set the limit")
 	}
-	if turn, err = turn.wished(w); err != nil {
+	if need, err = need.wished(w); err != nil {
 		return nil, err
 	}
-	return turn.call()
+	return need.call()
 }
 
 // read returns what a response says. A refusal may be in its body.
