@@ -33,12 +33,10 @@ func (b *book) String() string {
 	return b.text.String()
 }
 
-// logged makes a limiter, and the log that it writes.
+// logged is one process of the fleet, and the log that it writes.
 func (b *bubble) logged(limit reserve.Limit) (*reserve.Limiter, *book) {
 	log := &book{}
-	l, err := reserve.New(b.client(), reserve.Config{Name: "api", Group: "shop", Limit: limit, Logger: slog.New(slog.NewTextHandler(log, nil))})
-	require.NoError(b, err)
-	return l, log
+	return b.with(reserve.Config{Name: "api", Group: "shop", Limit: limit, Logger: slog.New(slog.NewTextHandler(log, nil))}), log
 }
 
 // A turn that came too late is logged once, with the limit behind its group. A caller may say so before the turn ends.
