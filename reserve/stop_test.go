@@ -114,6 +114,62 @@ func hardStop(t *testing.T, kinds []reserve.Limit) {
 	ends.Wait()
 }
 
+// A call that begins during a hard stop fails at once. It does not wait in the place that a call before it is leaving.
+func TestCallsOfAStopFailAtOnce(t *testing.T) {
+	for kind, limits := range map[string][]reserve.Limit{
+		"paced":            {reserve.PerSecond(50).Burst(50)},
+		"quota":            {reserve.Quota(10, reserve.CalendarMinute)},
+		"rolling":          {reserve.Rolling(10, time.Minute)},
+		"slots":            {reserve.Concurrent(2)},
+		"slots and a rate": {reserve.Concurrent(2), reserve.PerMinute(6)},
+		"rates":            {reserve.PerMinute(300).Burst(50), reserve.PerSecond(600)},
+	} {
+		for verb, call := range map[string]func(context.Context, *reserve.Joint) error{
+			"acquire": func(ctx context.Context, of *reserve.Joint) error {
+				_, err := of.Acquire(ctx)
+				return err
+			},
+			"acquire with a deadline": func(ctx context.Context, of *reserve.Joint) error {
+				ctx, cancel := context.WithTimeout(ctx, time.Minute)
+				defer cancel()
+				_, err := of.Acquire(ctx)
+				return err
+			},
+			"reserve": func(ctx context.Context, of *reserve.Joint) error {
+				_, err := of.Reserve(ctx)
+				return err
+			},
+		} {
+			for _, gap := range []time.Duration{0, time.Millisecond, 3 * time.Millisecond, 50 * time.Millisecond} {
+				for _, callers := range []int{1, 3} {
+					t.Run(fmt.Sprint(kind, ", ", verb, ", ", callers, " callers each ", gap), func(t *testing.T) {
+						synctest.Test(t, func(t *testing.T) { callsOfAStop(t, limits, call, gap, callers) })
+					})
+				}
+			}
+		}
+	}
+}
+
+func callsOfAStop(t *testing.T, limits []reserve.Limit, call func(context.Context, *reserve.Joint) error, gap time.Duration, callers int) {
+	calls := joint(t, newBubble(t).group(limits...)...)
+	for _, l := range calls.Limits() {
+		require.NoError(t, l.Stop(t.Context(), time.Time{}, "credits"))
+	}
+	var all sync.WaitGroup
+	for range callers {
+		all.Go(func() {
+			for range 8 {
+				began := time.Now()
+				assert.ErrorIs(t, call(t.Context(), calls), reserve.ErrExhausted)
+				assert.Less(t, time.Since(began), 100*time.Millisecond)
+				time.Sleep(gap)
+			}
+		})
+	}
+	all.Wait()
+}
+
 // A stop with an end is probed by nobody, and is over then. A plain pause does not end it.
 func TestHardStopUntil(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

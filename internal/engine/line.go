@@ -83,6 +83,8 @@ func (l *line) join(c *Call, now time.Time) {
 	}
 	if n := len(l.waiting); n > 0 && n <= len(l.places) {
 		switch last := l.waiting[n-1]; {
+		case l.stops(): // no call would wait there, so its answer is asked for
+			l.places[n-1].stale = true
 		case l.misses(last, l.places[n-1].forecast, l.places[n-1].limit, now):
 			l.waiting = l.waiting[:n-1]
 		case last.Held:

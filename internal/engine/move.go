@@ -187,11 +187,21 @@ func (e *Engine) halt(limits []*wire.Limit) {
 			continue
 		}
 		for _, l := range e.inUse {
-			if l.isAt(limit.Keys[0]) && !l.need.Stays && !l.need.Now && (l.need.ID == "" || l.need.Leaves && l.asked == 0) {
+			if l.isAt(limit.Keys[0]) && l.ends() {
 				l.failAll(e.cfg.Errors.Stopped(limit, s))
 			}
 		}
 	}
+}
+
+// ends reports whether a hard stop ends the waits of the line.
+func (l *line) ends() bool {
+	return !l.need.Stays && !l.need.Now && (l.need.ID == "" || l.need.Leaves && l.asked == 0)
+}
+
+// stops reports whether a hard stop is known that ends the waits of the line.
+func (l *line) stops() bool {
+	return l.ends() && slices.ContainsFunc(l.parts, func(p Part) bool { return p.Limit.Stopped() != nil })
 }
 
 // replanEvery is how often the plans are looked up of limits at which calls wait.
