@@ -75,7 +75,7 @@ func TestCost(t *testing.T) {
 		"waiting": 5, "leaving": 5}, perCase)
 	svg, err := os.ReadFile(picture)
 	require.NoError(t, err)
-	for _, name := range []string{"fleetpace", "fleetpace, lease", "redis_rate", "redis_rate, full duplex", "floor", "x/time/rate"} {
+	for _, name := range []string{"fleetpace", "fleetpace, prefetch", "redis_rate", "redis_rate, full duplex", "floor", "x/time/rate"} {
 		require.Contains(t, string(svg), ">"+name+"<")
 	}
 }
@@ -87,7 +87,7 @@ func TestCostBefore(t *testing.T) {
 	for _, f := range all {
 		names = append(names, f.Contender)
 	}
-	require.Equal(t, []string{"fleetpace", "fleetpace, before", "fleetpace, lease", "fleetpace, lease, before"}, names)
+	require.Equal(t, []string{"fleetpace", "fleetpace, before", "fleetpace, prefetch", "fleetpace, prefetch, before"}, names)
 }
 
 // Tasks are done, and their counts add up.

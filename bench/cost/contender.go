@@ -39,10 +39,10 @@ func simple(one ask, end func()) *asker {
 
 // contender is one way to ask whether a call may be made.
 type contender struct {
-	name   string
-	local  bool // it does not ask Redis
-	leases bool // it takes turns ahead
-	open   func(client *redis.Client, s *setup) (*asker, error)
+	name       string
+	local      bool // it does not ask Redis
+	prefetches bool // it takes turns ahead
+	open       func(client *redis.Client, s *setup) (*asker, error)
 }
 
 // Each limit is one of 1,000,000 per second with a burst of 1,000,000,000: nobody waits for it.
@@ -57,7 +57,7 @@ const base, before = "redis_rate", ", before"
 
 var contenders = []contender{
 	{"fleetpace", false, false, openFleetpace(0)},
-	{"fleetpace, lease", false, true, openFleetpace(time.Second)},
+	{"fleetpace, prefetch", false, true, openFleetpace(time.Second)},
 	{base, false, false, func(client *redis.Client, s *setup) (*asker, error) {
 		return simple(askRedisRate(redis_rate.NewLimiter(client), s.Name), func() {}), nil
 	}},
@@ -69,9 +69,9 @@ var contenders = []contender{
 	}},
 }
 
-func openFleetpace(lease time.Duration) func(*redis.Client, *setup) (*asker, error) {
+func openFleetpace(prefetch time.Duration) func(*redis.Client, *setup) (*asker, error) {
 	return func(client *redis.Client, s *setup) (*asker, error) {
-		config := reserve.Config{Name: s.Name, Limit: reserve.Every(interval).Burst(burst), Prefetch: lease}
+		config := reserve.Config{Name: s.Name, Limit: reserve.Every(interval).Burst(burst), Prefetch: prefetch}
 		if s.Full {
 			config.Limit, config.Prefetch = reserve.Every(time.Hour), 0 // whoever asks has to wait
 		}

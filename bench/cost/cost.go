@@ -163,7 +163,7 @@ func (c testcase) players(o options, server *redisserver.Server) (all []*player,
 		if one.local && (c.keys > 0 || c.processes > 1 || c.do != waits) {
 			continue // it would need a map of limiters, knows one process only, and has no place to give up
 		}
-		if one.leases && c.keys > 0 {
+		if one.prefetches && c.keys > 0 {
 			continue // it gives turns back a second later, and others would pay for that
 		}
 		names := []string{one.name}

@@ -64,7 +64,7 @@ func Run(ctx context.Context, fs *flag.FlagSet, args []string, stdout io.Writer,
 	}
 	defer stop()
 	rates := map[string][]float64{}
-	names := []string{bareServer, peerServer, fleetpace, leased}
+	names := []string{bareServer, peerServer, fleetpace, prefetched}
 	bar := progress.New(stderr, "http", o.rounds*len(names))
 	for round := range o.rounds {
 		for i := range names {
@@ -122,8 +122,8 @@ func throughput(ctx context.Context, name, redis string, length time.Duration) (
 	}
 	defer s.end()
 	body := `{"limits":[{"name":"plenty"}]}`
-	if name == leased {
-		body = `{"limits":[{"name":"leased"}]}`
+	if name == prefetched {
+		body = `{"limits":[{"name":"prefetched"}]}`
 	}
 	var count atomic.Int64
 	var callers errgroup.Group

@@ -37,14 +37,14 @@ const (
 	bareServer = "net/http alone"
 	peerServer = "net/http, redis_rate"
 	fleetpace  = "fleetpace serve"
-	leased     = "fleetpace serve, lease"
+	prefetched = "fleetpace serve, prefetch"
 	observed   = "fleetpace serve, observed"
 )
 
 const file = `
 limits:
   - {name: plenty, limit: 1000000/s burst 1000000}
-  - {name: leased, limit: 1000000/s burst 1000000, lease: 500ms}
+  - {name: prefetched, limit: 1000000/s burst 1000000, prefetch: 500ms}
   - {name: waits, limit: 2000/s}
 `
 
