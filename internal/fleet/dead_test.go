@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -11,23 +12,28 @@ import (
 
 	"github.com/fleetpace/fleetpace/internal/fleet"
 	"github.com/fleetpace/fleetpace/internal/redistest"
+	"github.com/fleetpace/fleetpace/lua"
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
 // Whether all processes were killed while calls waited, or after the last call, or have ended: the answer says so, for
-// each kind of limit, and also if the limit is paused, stopped or used up.
+// each kind of limit, and also if the limit is paused, stopped or used up. Redis may have been full meanwhile. Processes
+// whose tasks are put back, and those whose heartbeats a full Redis did not take, may live, and no answer says that none does.
 func TestWhyDeadFleets(t *testing.T) {
-	server := redistest.New(t)
+	server, full := redistest.New(t), wasFull(t)
 	limits := map[string]reserve.Limit{
 		"paced": reserve.PerHour(1), "warming": reserve.PerHour(1).WarmUp(time.Minute), "rolling": reserve.Rolling(1, time.Hour),
 		"quota": reserve.Quota(1, reserve.CalendarMonth), "slots": reserve.Concurrent(1),
 	}
 	for kind, limit := range limits {
-		for _, end := range []string{"killed with calls", "killed", "closed"} {
+		for _, end := range []string{"killed with calls", "killed", "closed", "killed while Redis was full", "put back, and another one was killed", "put back long ago, and another one was killed", "silent while Redis was full", "silent with calls while Redis was full"} {
 			for _, state := range []string{"free", "paused", "stopped"} {
 				t.Run(fmt.Sprint(kind, ", ", end, ", ", state), func(t *testing.T) {
-					t.Parallel()
-					s := newScene(t, server)
+					s := newScene(t, full)
+					if !strings.Contains(end, "full") {
+						t.Parallel()
+						s = newScene(t, server)
+					}
 					s.ends(limit, end)
 					reader, err := s.reader.Limiter(api, limit)
 					require.NoError(t, err)
@@ -37,20 +43,30 @@ func TestWhyDeadFleets(t *testing.T) {
 					case "stopped":
 						require.NoError(t, reader.Stop(t.Context(), time.Time{}, "no credit"))
 					}
+					if strings.Contains(end, "full") {
+						s.full(end != "killed while Redis was full")
+					}
 					a := s.explain("")
 					t.Log(a.Text, a.More)
+					if !s.dead(end, state, a) {
+						return
+					}
 					says := map[string]string{
-						"killed with calls": `^2 calls wait, and no process is alive in this Redis to make the calls\.`,
-						"killed":            `^No process is alive in this Redis to make calls: 1 died in the last ten minutes\.`,
-						"closed":            `^No process is known to be alive in this Redis: the last one closed 14(\.\d)?s ago\.`,
+						"killed with calls":           `^2 calls wait, and no process is alive in this Redis to make the calls\.`,
+						"killed":                      `^No process is alive in this Redis to make calls: 1 died in the last ten minutes\.`,
+						"closed":                      `^No process is known to be alive in this Redis: the last one closed 14(\.\d)?s ago\.`,
+						"killed while Redis was full": `^No process is alive in this Redis to make calls: 1 died in the last ten minutes\.`,
 					}[end]
 					first, also := a.Text, a.More
 					held := int64(0)
 					if end == "killed with calls" {
 						held = 2
-					} else if state != "free" { // the pause comes first, as no call waits
-						first, also = also, first
+					} else if state != "free" { // the pause comes first, as no call waits; who resumes has to know both
 						require.NotEqual(t, fleet.WhyNobody, a.Reason)
+						require.Empty(t, a.More)
+						at := strings.Index(a.Text, " No process is ")
+						require.Positive(t, at)
+						first, also = a.Text[at+1:], a.Text[:at]
 					}
 					if held > 0 || state == "free" {
 						require.Equal(t, fleet.WhyNobody, a.Reason)
@@ -81,13 +97,75 @@ func TestWhyDeadFleets(t *testing.T) {
 	}
 }
 
+// dead reports whether the answer has to say that no process is alive. It checks the answers that must not.
+func (s *scene) dead(end, state string, a *fleet.Answer) bool {
+	s.Helper()
+	silent := strings.HasPrefix(end, "silent")
+	if !silent && !strings.HasPrefix(end, "put back") {
+		return true
+	}
+	all := strings.Join(append([]string{a.Text, a.More}, a.Evidence...), "\n")
+	require.NotRegexp(s, "(?i)no process is alive", all)
+	if state != "stopped" { // else the first line has three sentences
+		sentence(s.T, a.Text)
+	}
+	says := map[string]string{"paused": "It is paused until ", "stopped": "It is stopped, and calls fail"}[state]
+	if silent {
+		says += "|o process has sent a heartbeat for 4(\\.\\d)?s\\. Redis was full, and took none"
+		require.Equal(s, state == "free", a.Reason == fleet.WhySilent)
+		require.Contains(s, all, "o process has sent a heartbeat for ")
+		require.Contains(s, all, "0 processes are alive, 1 silent while Redis was full, 0 dead")
+		require.Equal(s, map[bool]int64{true: 2}[end == "silent with calls while Redis was full"], a.Held)
+	} else {
+		long := strings.HasPrefix(end, "put back long ago")
+		require.Equal(s, long, strings.Contains(all, "2 calls are booked, and no process is known to be alive in this Redis: 1 died in the last ten minutes."))
+		require.Equal(s, !long, strings.Contains(all, "0 processes are alive, 1 idle, 1 dead in the last ten minutes"))
+		require.EqualValues(s, 2, a.Held)
+	}
+	require.Regexp(s, says, a.Text)
+	return false
+}
+
+// wasFull is a Redis of this test alone that was full for longer than processes are silent here, but for some heartbeats.
+func wasFull(t *testing.T) *redistest.Server {
+	server := redistest.Local(t, "--save", "")
+	client := server.Client(t)
+	require.NoError(t, client.ConfigSet(t.Context(), "maxmemory", "1").Err())
+	require.Eventually(t, func() bool {
+		stats, err := client.Info(t.Context(), "stats").Result()
+		_, after, _ := strings.Cut(stats, "total_eviction_exceeded_time:")
+		full := 0
+		_, none := fmt.Sscan(after, &full)
+		return err == nil && none == nil && full > 2500
+	}, 20*time.Second, 20*time.Millisecond)
+	require.NoError(t, client.ConfigSet(t.Context(), "maxmemory", "1gb").Err())
+	return server
+}
+
+// full lets all processes be silent because Redis is full, and then Redis has room again. If one lives, it has just tried to
+// send a heartbeat.
+func (s *scene) full(lives bool) {
+	s.Helper()
+	s.silent(4*time.Second, false)
+	require.NoError(s, s.client.ConfigSet(s.Context(), "maxmemory", "1").Err())
+	if lives {
+		beat := lua.Beat.Run(s.Context(), s.server.Client(s), s.beats()[:2], "", "lives", 3_000_000, "", 1, lua.Protocol)
+		require.ErrorContains(s, beat.Err(), "OOM")
+	}
+	require.Equal(s, fleet.WhyNoWrites, s.explain("").Reason)
+	require.NoError(s, s.client.ConfigSet(s.Context(), "maxmemory", "1gb").Err())
+}
+
 // ends ends the only process of a limit, and removes what it held. Calls wait only where it is killed with calls.
 func (s *scene) ends(limit reserve.Limit, end string) {
 	s.Helper()
 	l, client := s.process(reserve.Config{Limit: limit})
 	held, err := l.Acquire(s.Context(), 1)
 	require.NoError(s, err)
-	if end == "killed with calls" {
+	if strings.HasPrefix(end, "put back") {
+		s.books(l, "task-1", "task-2")
+	}
+	if strings.Contains(end, "with calls") {
 		s.waits(2, func(ctx context.Context) error {
 			r, err := l.Acquire(ctx, 1)
 			if err == nil {
@@ -104,7 +182,7 @@ func (s *scene) ends(limit reserve.Limit, end string) {
 			return err == nil && len(look.Rows) > 0 && look.Rows[0].Held == 0
 		})
 	}
-	if end == "closed" {
+	if putBack := strings.HasPrefix(end, "put back"); putBack || end == "closed" {
 		require.NoError(s, l.Close())
 		s.until("it is closed", func() bool {
 			look, err := s.reader.Survey(s.Context(), api)
@@ -114,8 +192,31 @@ func (s *scene) ends(limit reserve.Limit, end string) {
 		require.NoError(s, err)
 		now, err := s.client.Time(s.Context()).Result()
 		require.NoError(s, err)
-		require.NoError(s, s.client.HSet(s.Context(), s.beats()[2], survey.Processes[0].ID, fmt.Sprint("- ", now.Add(-14*time.Second).UnixMicro())).Err())
-		return
+		p := &survey.Processes[0]
+		require.NoError(s, s.client.HSet(s.Context(), s.beats()[2], p.ID, fmt.Sprint("- ", now.Add(-14*time.Second).UnixMicro())).Err())
+		if !putBack {
+			return
+		}
+		p.Report.Closed = false // as if it had no calls for ten seconds, because its tasks are put back
+		require.NoError(s, s.client.HSet(s.Context(), s.beats()[3], p.ID, p.Report.Text()).Err())
+		if strings.Contains(end, "long ago") { // Redis forgets it after ten minutes
+			require.NoError(s, s.client.HDel(s.Context(), s.beats()[2], p.ID).Err())
+		}
+		l, client = s.process(reserve.Config{Limit: limit})
+		ctx, cancel := context.WithCancel(s.Context())
+		var asks sync.WaitGroup
+		asks.Go(func() {
+			if r, err := l.Acquire(ctx, 1); err == nil {
+				r.Release()
+			}
+		})
+		s.known(1)
+		cancel()
+		asks.Wait()
+		s.until("no call waits", func() bool {
+			look, err := s.reader.Look(s.Context(), api, 1, "")
+			return err == nil && look.Rows[0].Waiting == 0 && look.Rows[0].Held == 0
+		})
 	}
 	require.NoError(s, client.Close())
 	s.silent(4*time.Second, true)

@@ -20,7 +20,14 @@ func (l *Look) evidence(row *Row) []string {
 		if n := len(l.Unfit()); n > 0 {
 			fail = fmt.Sprintf(" (calls of %d of them fail)", n)
 		}
-		texts = append(texts, fmt.Sprintf("%s%s, %d dead in the last ten minutes", count(int64(l.Living()), "process is alive", "processes are alive"), fail, l.Dead()))
+		silent := ""
+		if n, _ := l.unsure(); n > 0 {
+			silent = fmt.Sprintf(", %d silent while Redis was full", n)
+		}
+		if n := l.idle(); n > 0 {
+			silent += fmt.Sprintf(", %d idle", n)
+		}
+		texts = append(texts, fmt.Sprintf("%s%s%s, %d dead in the last ten minutes", count(int64(l.Living()), "process is alive", "processes are alive"), fail, silent, l.Dead()))
 	}
 	if p := l.last(); p != nil {
 		texts = append(texts, fmt.Sprintf("the last heartbeat came %s ago, from %s", span(seconds(p.Silent)), l.Process(p.ID)))
@@ -132,7 +139,7 @@ func (l *Look) Process(id string) string {
 	for i := range l.Processes {
 		if p := &l.Processes[i]; p.ID == id && p.Report.PID > 0 {
 			dead := ""
-			if !p.Alive && !p.Report.Ended && l.refuses == nil {
+			if !p.Alive && !p.Report.Ended && !p.Unsure && l.refuses == nil {
 				dead = " (dead)"
 			}
 			return fmt.Sprintf("%s, process %d%s", p.Report.Host, p.Report.PID, dead)

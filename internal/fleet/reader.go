@@ -56,10 +56,12 @@ type Reader struct {
 	// At is the address of the Redis, for errors.
 	At string
 
-	denied atomic.Bool // this user may not try whether Redis refuses to write
+	denied atomic.Bool // this user may not try whether Redis refuses to write …
+	blind  atomic.Bool // … or may not ask whether it was full: each refusal would be an entry of the ACL log
 
 	mu       sync.Mutex
 	limiters map[use]*reserve.Limiter
+	wasFull  wasFull // guarded by mu
 }
 
 // Trip returns how long Redis takes to answer.

@@ -53,22 +53,33 @@ func (l *Look) reasons(row *Row, booked *Booked) (all []reason) {
 		calls = max(calls, int64(row.Calls-row.HeldBack-row.HeldElse))
 	}
 	waits := calls > 0 || st.Booked > 0
-	nobody := l.Living() == 0 && l.refuses == nil
+	quiet, silence := l.unsure()
+	unsure := l.Living() == 0 && quiet > 0
+	nobody := l.Living() == 0 && l.refuses == nil && !unsure
+	died := calls == 0 && nobody && l.Dead() > 0 && l.idle() == 0 // an idle process may live, also if another one died
 	add(calls > 0 && nobody, WhyNobody, "%s, and no process is alive in this Redis to make the calls.", count(calls, "call waits", "calls wait"))
 	add(st.Stopped, WhyStopped, "It is stopped%s, and calls fail%s.%s%s", until, because, unknown, keys)
 	add(row.Paused && !st.Stopped, WhyPaused, "It is paused until %s, for %s more%s.%s", clock(row.Until), span(st.Paused), because, keys)
-	add(calls == 0 && nobody && l.Dead() > 0 && st.Booked > 0, WhyNobody, "%s booked, and no process is alive in this Redis to make the calls: %d died in the last ten minutes.",
+	// Processes whose calls were booked longer ago may live, and are forgotten.
+	add(died && st.Booked > 0, WhyNobody, "%s booked, and no process is known to be alive in this Redis: %d died in the last ten minutes.",
 		count(st.Booked, "call is", "calls are"), l.Dead())
-	add(calls == 0 && nobody && l.Dead() > 0 && st.Booked == 0, WhyNobody, "No process is alive in this Redis to make calls: %d died in the last ten minutes.", l.Dead())
+	add(died && st.Booked == 0, WhyNobody, "No process is alive in this Redis to make calls: %d died in the last ten minutes.", l.Dead())
 	closed, ended := l.closed()
 	add(calls == 0 && nobody && ended && st.Booked > 0, WhyNobody, "%s booked, and no process is known to be alive in this Redis: the last one closed %s ago.",
 		count(st.Booked, "call is", "calls are"), span(seconds(closed)))
 	add(calls == 0 && nobody && ended && st.Booked == 0, WhyNobody, "No process is known to be alive in this Redis: the last one closed %s ago.", span(seconds(closed)))
 	// Workers whose calls are all booked may send no heartbeats. So this reason applies only if permits
 	// are available, and none of the booked calls has come for them.
-	add(calls == 0 && nobody && l.Dead() == 0 && !ended && st.Booked > 0 && st.Wait <= 0, WhyNobody,
+	add(calls == 0 && nobody && !died && !ended && st.Booked > 0 && st.Wait <= 0, WhyNobody,
 		"%s booked, permits are stored, and no process sends heartbeats: start workers if none runs; if some do, run the booked tasks now to have them earlier.",
 		count(st.Booked, "call is", "calls are"))
+	if unsure {
+		begins := "No"
+		if calls > 0 {
+			begins = count(calls, "call waits", "calls wait") + ", and no"
+		}
+		add(true, WhySilent, "%s process has sent a heartbeat for %s. Redis was full, and took none: whether a process is alive is known in about a second.", begins, span(silence))
+	}
 	if l.untried {
 		for i := range all {
 			if all[i].why == WhyNobody {
@@ -121,7 +132,7 @@ func (l *Look) reasons(row *Row, booked *Booked) (all []reason) {
 		add(true, WhyQueue, queue+"its task is booked as number %d, and comes back before its turn%s.", booked.Before+1, l.turnOf(booked, st))
 	case calls > 0 && limit.Kind() == reserve.KindSlots: // when a slot will be free is unknown
 		add(true, WhyQueue, queue+"%s for slots.", count(calls, "call waits", "calls wait"))
-	case calls > 0 && nobody:
+	case unsure, calls > 0 && nobody:
 	case calls > 0 && st.Booked > 0:
 		add(true, WhyQueue, queue+"%s, and %d more %s booked. The turn of a new call depends on when those come back.", count(calls, "call waits", "calls wait"),
 			st.Booked, map[bool]string{true: "is", false: "are"}[st.Booked == 1])
@@ -140,19 +151,27 @@ func (l *Look) reasons(row *Row, booked *Booked) (all []reason) {
 		held := slices.ContainsFunc(all, func(r reason) bool { return slower(r.why) == 0 })
 		idle := ""
 		if n := l.idle(); n > 0 && nobody {
-			idle = fmt.Sprintf(" No process has made a call for 10s or more: %s idle.", count(int64(n), "is", "are"))
+			also := ""
+			if dead := l.Dead(); dead > 0 {
+				also = fmt.Sprintf(", and %d died in the last ten minutes", dead)
+			}
+			idle = fmt.Sprintf(" No process has made a call for 10s or more: %s idle%s.", count(int64(n), "is", "are"), also)
 		}
 		add(!held, WhyAvailable, "Nothing holds it back: a call would have its turn now.%s", idle)
 	}
 	return both(weighed(all, waits))
 }
 
-// both lets the first reason say of a limit without living processes that it is also held back, and the other way round.
+// both lets the first reason say of a limit without living processes that it is also held back. The other way round it
+// says so at once: a resume alone has no effect.
 func both(all []reason) []reason {
 	holds := func(why Why) bool { return why == WhyStopped || why == WhyPaused || why == WhyUsedUp }
 	for _, r := range all[1:] {
-		if all[0].why == WhyNobody && holds(r.why) || holds(all[0].why) && r.why == WhyNobody {
+		switch {
+		case all[0].why == WhyNobody && holds(r.why):
 			all[0].more = strings.TrimSpace(all[0].more + " " + r.text)
+		case holds(all[0].why) && r.why == WhyNobody:
+			all[0].text += " " + r.text
 		}
 	}
 	return all

@@ -25,6 +25,11 @@ type Process struct {
 	Limit  string      `json:"limit,omitempty"`
 	Fails  time.Time   `json:"fails,omitzero"` // since when its calls fail: a limit of another kind is in force
 	Report wire.Report `json:"report"`
+
+	// Unsure says that it is not known whether the process is alive: it was silent, but Redis was full meanwhile.
+	Unsure bool `json:"unsure,omitempty"`
+
+	quiet bool // it is silent, and no other process has found it dead
 }
 
 // Beat says when the process sent its last heartbeat.
@@ -34,6 +39,8 @@ func (p *Process) Beat() string {
 		return Span(p.Silent) + " ago, its calls fail"
 	case p.Alive:
 		return Span(p.Silent) + " ago"
+	case p.Unsure:
+		return Span(p.Silent) + " ago, Redis was full"
 	case p.Report.Closed:
 		return "closed"
 	case p.Report.Ended: // its limiter had no calls for a while
@@ -110,11 +117,24 @@ func (s *Survey) Living() int { return s.Alive() + len(s.Unfit()) }
 // Dead is how many processes died in the last ten minutes. A process that signed off did not die.
 func (s *Survey) Dead() (n int) {
 	for i := range s.Processes {
-		if p := &s.Processes[i]; !p.Alive && !p.Report.Ended {
+		if p := &s.Processes[i]; !p.Alive && !p.Report.Ended && !p.Unsure {
 			n++
 		}
 	}
 	return n
+}
+
+// unsure is how many processes were silent while Redis was full, and for how long: whether they live is not known.
+func (s *Survey) unsure() (n int, silence time.Duration) {
+	for i := range s.Processes {
+		if p := &s.Processes[i]; p.Unsure {
+			if ago := seconds(p.Silent); n == 0 || ago < silence {
+				silence = ago
+			}
+			n++
+		}
+	}
+	return n, silence
 }
 
 // idle is how many processes have made no call for a while, and have not closed their limiter.
@@ -209,6 +229,7 @@ func (r *Reader) Survey(ctx context.Context, n Name) (*Survey, error) {
 			ago = 0
 		}
 		p.Silent, p.Alive = ago.Round(time.Millisecond).Seconds(), score > 0 && ago < silent
+		p.quiet = score > 0 && ago >= silent
 		_ = json.Unmarshal([]byte(reports.Val()[id]), &p.Report) // a process of another version may report other fields
 		if p.Report.Protocol == 0 && p.Report.PID > 0 && pace != "-" && s.hasOld() {
 			p.Report.Protocol = old

@@ -131,7 +131,7 @@ func (r *Reader) Explain(ctx context.Context, n Name, which string) (*Answer, er
 		if other.why != WhyQueue && other.why != WhyAvailable {
 			a.Also = append(a.Also, other.why)
 		}
-		if !strings.Contains(a.More, other.text) {
+		if !strings.Contains(a.Text+a.More, other.text) {
 			a.Evidence = append(a.Evidence, other.text)
 		}
 	}

@@ -391,7 +391,7 @@ var situations = []struct {
 		},
 	},
 	{
-		what: "bookings, and all processes have died", held: 2, why: fleet.WhyNobody, says: []string{"2 calls are booked, and no process is alive in this Redis to make the calls: 1 died"},
+		what: "bookings, and all processes have died", held: 2, why: fleet.WhyNobody, says: []string{"2 calls are booked, and no process is known to be alive in this Redis: 1 died"},
 		make: func(s *scene) string {
 			s.bookedWithoutWorkers()
 			s.silent(time.Minute, true)
