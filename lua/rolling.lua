@@ -108,12 +108,13 @@ function rolling.remember(l, reach)
 end
 
 -- The cost of a call is put right if few calls have come since. Otherwise permits that it used beyond its
--- cost count as spent now.
+-- cost count as spent now, once: the id of that spending has the number that was reported.
 function rolling.settle(l, cost, used, _, id)
+  local more = format('%s:%.0f', id, used)
   local tail = call('ZREVRANGE', l.log, 0, SCAN - 1, 'WITHSCORES')
   for i = 1, #tail, 2 do
     local _, size, theirs = entry(tail[i])
-    if theirs == id and size == used then return used - cost, true end
+    if theirs == id and size == used or theirs == more then return used - cost, true end
     if theirs == id and size == cost then
       for k = i, 1, -2 do
         local at, size, id = entry(tail[k])
@@ -126,7 +127,7 @@ function rolling.settle(l, cost, used, _, id)
     end
   end
   if used <= cost then return nil end
-  rolling.spend(l, used - cost, at)
+  rolling.spend(l, used - cost, at, more)
   return used - cost
 end
 

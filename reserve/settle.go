@@ -60,7 +60,7 @@ func (r *Reservation) EstimateSoon(done func(error), costs ...int) {
 
 // Charged returns how many permits each limit counts for the call, in the order of [All]: the cost that
 // it waited with, until [Reservation.Settle] has changed it. The number is higher than what the
-// call used if a limit could not give all of the rest back.
+// call used if a limit could not give all of the rest back. If replies of Redis were lost, the limits may count more.
 func (r *Reservation) Charged() []int {
 	r.mu.Lock()
 	charge := r.charge

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -21,6 +22,7 @@ const (
 //   - At most one trip is under way, so each report begins at the costs that the answer before has left.
 //   - A trip takes all reports that wait. A later number of a call for a limit replaces an earlier one.
 //   - Each report gets one outcome: that of the trip that had its numbers, or later ones in their place.
+//   - A report that got no answer is sent again, as it was, before later numbers of its call.
 //   - A trip begins at once if a caller waits for it, or if the last one began SettleEvery ago. Otherwise the timer is
 //     set.
 type settlements struct {
@@ -40,15 +42,23 @@ type Charge struct {
 	id    string  // its wire.CallID; empty: Redis does not know the call
 	costs []int64 // per limit
 
-	used  []int64 // reported, and not sent; below 0: nothing was
-	again []bool  // used is a better estimate: permits may come back again
-	told  []func(was []int64, err error)
+	used []report // not sent
+	sent []report // without an answer; only trips use them
+	told []func(was []int64, err error)
+}
+
+// report is how many permits a call has used of a limit; below 0: there is no report.
+type report struct {
+	used  int64
+	again bool // used is a better estimate: permits may come back again
+	lost  bool // Redis may have it
 }
 
 // NewCharge returns the charge of a call at its costs. The id is its wire.CallID. If it is empty, nothing is sent.
 func NewCharge(need *Need, id string) *Charge {
 	c := &Charge{need: need, id: id}
 	need.each(func(p Part) { c.costs = append(c.costs, p.Cost) })
+	c.sent = slices.Repeat([]report{{used: -1}}, len(c.costs))
 	return c
 }
 
@@ -68,11 +78,11 @@ func (p *Process) Report(c *Charge, used []int64, again, soon bool, told func(wa
 	defer s.mu.Unlock()
 	if c.told == nil {
 		s.waiting = append(s.waiting, c)
-		c.used, c.again = slices.Repeat([]int64{-1}, len(used)), make([]bool, len(used))
+		c.used = slices.Repeat([]report{{used: -1}}, len(used))
 	}
 	for i, n := range used {
 		if n >= 0 {
-			c.used[i], c.again[i] = n, again
+			c.used[i] = report{used: n, again: again}
 		}
 	}
 	c.told = append(c.told, told)
@@ -122,64 +132,90 @@ func (p *Process) settleAll(charges []*Charge) {
 	s.idle.Broadcast()
 }
 
-// settle makes one script call.
+// settle makes one script call, and another one before it if reports of these calls got no answer.
 func (p *Process) settle(charges []*Charge) {
+	was := make([][]int64, len(charges))
+	for k, c := range charges {
+		was[k] = p.Costs(c)
+	}
+	before := p.trip(charges)
+	told := make([][]func([]int64, error), len(charges))
+	p.settlements.mu.Lock()
+	for k, c := range charges {
+		for i, r := range c.used {
+			if c.id != "" && c.sent[i].used < 0 && r.used != c.costs[i] {
+				c.sent[i] = r
+			}
+		}
+		told[k], c.told = c.told, nil
+	}
+	p.settlements.mu.Unlock()
+	failed := p.trip(charges)
+	for k := range charges {
+		for _, tell := range told[k] {
+			tell(was[k], cmp.Or(before[k], failed[k]))
+		}
+	}
+}
+
+// trip sends what charges have in sent, and returns the problem of each.
+func (p *Process) trip(charges []*Charge) []error {
 	var b Batch
 	b.index = map[string]int{}
 	type part struct {
-		of    *Charge
-		index int
+		*report
+		charge int
+		cost   *int64
 	}
 	var parts []part // of the items
-	told := make([][]func([]int64, error), len(charges))
-	was := make([][]int64, len(charges))
-	p.settlements.mu.Lock()
+	failed := make([]error, len(charges))
 	for k, c := range charges {
 		for i, of := range c.need.Parts() {
-			if used := c.used[i]; c.id != "" && used >= 0 && used != c.costs[i] {
-				b.Used = append(b.Used, wire.Used{Limit: b.at(of.Limit), ID: c.id, Cost: c.costs[i], Used: used, Again: c.again[i], Flow: c.need.Flow})
-				parts = append(parts, part{c, i})
+			if r := &c.sent[i]; r.used >= 0 {
+				b.Used = append(b.Used, wire.Used{Limit: b.at(of.Limit), ID: c.id, Cost: c.costs[i], Used: r.used, Again: r.again, Flow: c.need.Flow})
+				parts = append(parts, part{r, k, &c.costs[i]})
 			}
 		}
-		told[k], was[k], c.told = c.told, slices.Clone(c.costs), nil
 	}
-	p.settlements.mu.Unlock()
+	if len(parts) == 0 {
+		return failed
+	}
+	changed := slices.Repeat([]int64{wire.NotKnown}, len(parts))
 	var reply *wire.Reply // nil: Redis has not answered
-	var err error
-	if len(parts) > 0 {
-		changed := make([]int64, len(parts))
-		err = p.once(context.Background(), b.limits, func(c *wire.Call) (wire.Reply, error) {
-			is, permits, err := wire.Settle(context.Background(), c, b.Used)
-			if reply = nil; err == nil {
-				reply = &is
-			}
-			for k, n := range permits {
-				if n != 0 { // otherwise an attempt before has changed it
-					changed[k] = n
-				}
-			}
-			return is, err
-		})
-		p.settlements.mu.Lock()
+	err := p.once(context.Background(), b.limits, func(c *wire.Call) (wire.Reply, error) {
+		is, permits, err := wire.Settle(context.Background(), c, b.Used)
+		if reply = nil; err == nil {
+			reply = &is
+		}
 		for k, of := range parts {
-			of.of.costs[of.index] += changed[k]
+			if err != nil {
+				of.lost, changed[k] = true, wire.NotKnown
+			} else if permits[k] != wire.NotKnown { // otherwise an attempt before has changed it
+				changed[k] = permits[k]
+			}
 		}
-		p.settlements.mu.Unlock()
-	}
-	for k, c := range charges {
-		failed := err
+		return is, err
+	})
+	p.settlements.mu.Lock()
+	defer p.settlements.mu.Unlock()
+	for k, of := range parts {
+		problem := err
 		if err != nil && reply != nil { // it says which limits have problems
-			failed = nil
-			c.need.each(func(of Part) {
-				if i, in := b.index[of.Limit.Keys[0]]; in && failed == nil {
-					failed = reply.Problem(i)
-				}
-			})
+			problem = reply.Problem(b.Used[k].Limit)
 		}
-		for _, tell := range told[k] {
-			tell(was[k], failed)
+		switch {
+		case changed[k] != wire.NotKnown:
+			*of.cost += changed[k]
+		case problem != nil && of.lost:
+			failed[of.charge] = problem
+			continue
+		case problem == nil && of.lost: // the least that Redis may count, so that what the call uses later counts
+			*of.cost = min(*of.cost, of.used)
 		}
+		of.used = -1
+		failed[of.charge] = cmp.Or(failed[of.charge], problem)
 	}
+	return failed
 }
 
 // flush sends what waits, and returns when these reports have their outcomes. After the last flush, reports do not wait.

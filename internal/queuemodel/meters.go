@@ -364,9 +364,10 @@ func (c *call) settle(s *State, is Report, record float64) (changed float64, kno
 		s.advance(max(0, used-cost) * s.a)
 		return max(0, used-cost), true
 	case "r":
+		more := is.ID + ":" + number(used)
 		for i := len(s.log) - 1; i >= 0 && i >= len(s.log)-64; i-- {
 			e := &s.log[i]
-			if e.id == is.ID && e.cost == used {
+			if e.id == is.ID && e.cost == used || e.id == more {
 				return used - cost, true
 			}
 			if e.id == is.ID && e.cost == cost {
@@ -380,7 +381,7 @@ func (c *call) settle(s *State, is Report, record float64) (changed float64, kno
 		if used <= cost {
 			return 0, false
 		}
-		c.spend(s, used-cost, max(c.at, s.moment+s.offset), "")
+		c.spend(s, used-cost, max(c.at, s.moment+s.offset), more)
 	}
 	return used - cost, true
 }

@@ -3,6 +3,7 @@ package wire
 import (
 	"context"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -110,8 +111,11 @@ type Used struct {
 	Flow  Flow // of the call
 }
 
-// Settle reports how much calls have used. It returns by how many permits that has changed the use of each limit: below
-// 0 if permits came back. It may be repeated: each report counts once.
+// NotKnown says that a limit does not know a call, or has no record of it any more.
+const NotKnown = math.MinInt64
+
+// Settle reports how much calls have used. It returns by how many permits that has changed the use of each limit, below
+// 0 if permits came back, or NotKnown. It may be repeated: each report counts once.
 func Settle(ctx context.Context, c *Call, items []Used) (Reply, []int64, error) {
 	a := c.begin(scripts.Settle)
 	for i := range items {
@@ -132,7 +136,10 @@ func Settle(ctx context.Context, c *Call, items []Used) (Reply, []int64, error) 
 	}
 	changed := make([]int64, len(items))
 	for i := range changed {
-		changed[i] = r.number()
+		changed[i] = NotKnown
+		if n := r.numbers(1); n != nil {
+			changed[i] = n[0]
+		}
 	}
 	return reply, changed, r.err
 }

@@ -96,7 +96,7 @@ var Guarantees = []Guarantee{
 		What:  []string{requestLost, requestLate, cutBefore, cutAfter, replyLost, replyLate},
 		Rate:  Cost{Time: 250 * time.Millisecond, Timeout: true}, Count: Cost{Time: 250 * time.Millisecond, Timeout: true, Granted: true},
 		Slots: Cost{Time: time.Second, Timeout: true},
-		Why:   "Calls of the request wait for the timeout, and its turns may be lost.",
+		Why:   "Calls of the request wait for the timeout, and its turns may be lost. Permits that a report gives back may count once more if its call reports again.",
 	},
 	{
 		Event: "A copy of a request arrives late", What: []string{requestCopied}, Rate: seconds(0.5), Count: seconds(0.5), Slots: seconds(1),
