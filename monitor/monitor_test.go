@@ -431,6 +431,26 @@ func TestAnotherKindIsTold(t *testing.T) {
 	s.shows("", "Limits of two kinds")
 }
 
+// Before the resume of a limit that was stopped with others, the page names the command that resumes all.
+func TestResumeOfOneOfSeveral(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, monitor.Config{})
+	var both []*reserve.Limiter
+	for _, name := range []string{"requests", "tokens"} {
+		l, err := reserve.New(s.client, reserve.Config{Name: name, Group: "api", Prefix: s.prefix, Limit: reserve.PerSecond(10)})
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = l.Close() })
+		both = append(both, l)
+	}
+	joint, err := reserve.All(both...)
+	require.NoError(t, err)
+	require.NoError(t, joint.Wait(t.Context()))
+	require.NoError(t, joint.Stop(t.Context(), time.Time{}, "no credit"))
+	command := "fleetpace resume api --prefix " + s.prefix
+	s.shows("", command+"</code>")
+	s.shows("limit?name=api/requests&do=resume", "end the stop of api/requests. Further limits were stopped with it: to end the whole stop, run "+command+".</p>")
+}
+
 // Before a change, the page says what will happen. It changes nothing if the limit has changed since then.
 func TestWhatWillHappen(t *testing.T) {
 	t.Parallel()

@@ -144,7 +144,7 @@ func (s *shared) moved(l *wire.Limit, what string) {
 		s.first.Logger.Info("fleetpace: limit resumed by another process", "limit", limit)
 	case what == "paused" && wire.StoppedOf(st.Reason) != nil:
 		stop := wire.StoppedOf(st.Reason)
-		s.first.Logger.Warn("fleetpace: limit stopped by another process", "limit", limit, "undo", "fleetpace resume "+limit,
+		s.first.Logger.Warn("fleetpace: limit stopped by another process", "limit", limit, "undo", undoStop(s.first.Group, l, stop.Spread),
 			"until", untilText(stop.Until), "reason", stop.Reason)
 	case what == "paused":
 		s.first.Logger.Info("fleetpace: limit paused by another process", "limit", limit, "undo", "fleetpace resume "+limit,

@@ -55,6 +55,10 @@ type State struct {
 	// serves calls again, on the local clock; zero: not known.
 	Stopped      bool
 	StoppedUntil time.Time
+
+	// StoppedTogether is the group, if the stop covers several of its limits. Their key follows if they have the same
+	// one. It is what the command fleetpace resume takes to end the whole stop.
+	StoppedTogether []string
 }
 
 // A Holder is a call that holds slots: see [Concurrent].
@@ -108,7 +112,7 @@ func (l *Limiter) stateOf(s *wire.State, now time.Time) State {
 		Stored: float64(s.Stored), Wait: max(0, s.Next), Waiting: s.Waiting, Booked: s.Booked, Processes: s.Processes,
 		Paused: s.Paused,
 	}
-	state.PauseReason, state.StoppedUntil, state.Stopped = stopText(s.Reason)
+	state.pausedFor(l.Group(), l.limit, s.Reason)
 	for _, h := range s.Holders {
 		state.Holders = append(state.Holders, Holder{Process: h.Process, Number: h.Number, Doing: h.Doing, Slots: int(h.Cost), Since: now.Add(-h.Since)})
 	}

@@ -1,6 +1,7 @@
 package reserve
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,12 +24,13 @@ type Exhausted struct {
 	Scope  string    // the limit that is stopped: its group, name and key, as far as it has them, with slashes between them
 	Reason string    // as it was given to Stop
 	Until  time.Time // when the provider serves calls again; zero: not known
+	of     string    // what the command fleetpace resume takes to end a stop of several limits; empty: the Scope
 }
 
 func (e *Exhausted) Error() string {
 	text := fmt.Sprintf("%v: %q: %s", ErrExhausted, e.Scope, e.Reason)
 	if e.Until.IsZero() {
-		return text + "; the end is not known; this ends the stop: fleetpace resume " + e.Scope
+		return text + "; the end is not known; this ends the stop: fleetpace resume " + cmp.Or(e.of, e.Scope)
 	}
 	return text + "; until " + e.Until.Format(time.RFC3339)
 }
@@ -38,8 +40,25 @@ func (e *Exhausted) Unwrap() error { return ErrExhausted }
 
 func exhausted(group string) func(*wire.Limit, *wire.Stopped) error {
 	return func(l *wire.Limit, s *wire.Stopped) error {
-		return &Exhausted{Scope: inGroup(group, l.String()), Reason: s.Reason, Until: s.Until}
+		return &Exhausted{inGroup(group, l.String()), s.Reason, s.Until, strings.Join(together(group, l, s.Spread), " ")}
 	}
+}
+
+// together returns the group and the key that the command fleetpace resume takes to end a stop of several limits as a whole.
+// It returns nil for a stop of one limit, or of several keys without a group.
+func together(group string, l *wire.Limit, spread wire.Spread) []string {
+	switch {
+	case spread == wire.Alone || group == "":
+		return nil
+	case spread == wire.OfKey && l.Key != "" && l.Key[0] != '-': // the command would take that for a flag
+		return []string{group, l.Key}
+	}
+	return []string{group}
+}
+
+// undoStop is the command that ends a stop.
+func undoStop(group string, l *wire.Limit, spread wire.Spread) string {
+	return "fleetpace resume " + cmp.Or(strings.Join(together(group, l, spread), " "), inGroup(group, l.String()))
 }
 
 // Stop stops the limit for the whole fleet, because what the provider sells is used up: the credit of the
@@ -86,8 +105,8 @@ func (j *Joint) stop(ctx context.Context, until time.Time, reason string) error 
 	}
 	for _, l := range j.limits {
 		l.core.name.Meter.Add(meter.Stops, 1)
-		limit := inGroup(l.Group(), l.String())
-		l.core.cfg.Logger.Warn("fleetpace: stopped", "limit", limit, "undo", "fleetpace resume "+limit, "until", untilText(until), "reason", reason)
+		undo := undoStop(l.Group(), l.limit, wire.SpreadOf(j.all()))
+		l.core.cfg.Logger.Warn("fleetpace: stopped", "limit", inGroup(l.Group(), l.String()), "undo", undo, "until", untilText(until), "reason", reason)
 	}
 	return nil
 }
@@ -250,12 +269,11 @@ func (r *Reservation) waitStaying(ctx context.Context) (probes *Reservation, err
 	}
 }
 
-// stopText describes a pause for people, and says whether it is a stop.
-func stopText(reason string) (text string, until time.Time, stopped bool) {
-	s := wire.StoppedOf(reason)
-	if s == nil {
-		return reason, until, false
+// pausedFor fills in why the limit is paused, and whether that is a stop.
+func (s *State) pausedFor(group string, l *wire.Limit, reason string) {
+	s.PauseReason = reason
+	if stop := wire.StoppedOf(reason); stop != nil {
+		s.PauseReason = strings.TrimSpace("hard stop: " + stop.Reason)
+		s.Stopped, s.StoppedUntil, s.StoppedTogether = true, stop.Until, together(group, l, stop.Spread)
 	}
-	text = strings.TrimSpace("hard stop: " + s.Reason)
-	return text, s.Until, true
 }

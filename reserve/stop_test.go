@@ -3,6 +3,9 @@ package reserve_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
+	"regexp"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -168,6 +171,72 @@ func callsOfAStop(t *testing.T, limits []reserve.Limit, call func(context.Contex
 		})
 	}
 	all.Wait()
+}
+
+// Errors, log lines and states of a stop name what the command fleetpace resume takes to end the whole stop.
+func TestHardStopOfSeveralLimits(t *testing.T) {
+	for want, of := range map[string]func(a, b *reserve.Limiter) []*reserve.Limiter{
+		"g/a": func(a, _ *reserve.Limiter) []*reserve.Limiter { return []*reserve.Limiter{a} },
+		"g":   func(a, b *reserve.Limiter) []*reserve.Limiter { return []*reserve.Limiter{a, b} },
+		"g acme": func(a, b *reserve.Limiter) []*reserve.Limiter {
+			return []*reserve.Limiter{a.For("acme"), b.For("acme")}
+		},
+		"g ":       func(a, b *reserve.Limiter) []*reserve.Limiter { return []*reserve.Limiter{a, b.For("acme")} }, // other keys, too
+		"g/a/acme": func(a, _ *reserve.Limiter) []*reserve.Limiter { return []*reserve.Limiter{a.For("acme")} },
+		"g  ":      func(a, b *reserve.Limiter) []*reserve.Limiter { return []*reserve.Limiter{a.For("-y"), b.For("-y")} }, // no flag
+	} {
+		for _, lasts := range []time.Duration{0, time.Hour} {
+			t.Run(fmt.Sprintf("%q for %v", want, lasts), func(t *testing.T) {
+				want := strings.TrimSpace(want)
+				synctest.Test(t, func(t *testing.T) {
+					b := newBubble(t)
+					client, log := b.client(), &book{}
+					var fleet []*reserve.Joint
+					for range 2 {
+						var two []*reserve.Limiter
+						for _, name := range []string{"a", "b"} {
+							two = append(two, b.on(client, reserve.Config{Name: name, Group: "g", Limit: reserve.PerSecond(10), Logger: slog.New(slog.NewTextHandler(log, nil))}))
+						}
+						fleet = append(fleet, joint(t, of(two[0], two[1])...))
+					}
+					for _, j := range fleet {
+						require.NoError(t, j.Wait(t.Context()))
+					}
+					until := time.Time{}
+					if lasts > 0 {
+						until = time.Now().Add(lasts).Truncate(time.Second)
+					}
+					require.NoError(t, fleet[0].Stop(t.Context(), until, "credits"))
+					time.Sleep(time.Second)
+					for _, j := range fleet {
+						err := j.Wait(t.Context())
+						var gone *reserve.Exhausted
+						require.ErrorAs(t, err, &gone)
+						require.True(t, gone.Until.Equal(until))
+						if lasts == 0 {
+							require.True(t, strings.HasSuffix(err.Error(), ": fleetpace resume "+want), err)
+						}
+						states, err := j.States(t.Context())
+						require.NoError(t, err)
+						for _, st := range states {
+							require.True(t, st.StoppedUntil.Equal(until))
+							require.Equal(t, "hard stop: credits", st.PauseReason)
+							if len(states) > 1 {
+								require.Equal(t, strings.Fields(want), st.StoppedTogether)
+							} else {
+								require.Nil(t, st.StoppedTogether)
+							}
+						}
+					}
+					stops, undone := regexp.MustCompile(` stopped"| stopped by another`), regexp.MustCompile(`undo="fleetpace resume `+want+`" until`)
+					require.Len(t, undone.FindAllString(log.String(), -1), len(stops.FindAllString(log.String(), -1)), log)
+					require.NotEmpty(t, undone.FindString(log.String()))
+					require.NoError(t, fleet[1].Resume(t.Context()))
+					require.NoError(t, fleet[0].Wait(t.Context()))
+				})
+			})
+		}
+	}
 }
 
 // A stop with an end is probed by nobody, and is over then. A plain pause does not end it.

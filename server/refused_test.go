@@ -102,6 +102,20 @@ func TestRefusedForTheAccount(t *testing.T) {
 	})
 }
 
+// The problem of a call names the command that ends the stop of all limits of the refused call.
+func TestRefusedAtSeveralLimits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, bubble.New(t), server.Config{})
+		both := `{"limits":[{"name":"both-a"},{"name":"both-b"}]`
+		require.Equal(t, http.StatusOK, post(t, s, "/v1/refused", both+`,"api":"anthropic","status":402}`).Code)
+		w := post(t, s, "/v1/wait", both+"}")
+		require.Equal(t, http.StatusTooManyRequests, w.Code)
+		require.Contains(t, w.Body.String(), `this ends the stop: fleetpace resume both"`)
+		require.Equal(t, http.StatusNoContent, post(t, s, "/v1/resume", both+"}").Code)
+		require.Equal(t, http.StatusOK, post(t, s, "/v1/wait", both+"}").Code)
+	})
+}
+
 // A refusal of a call that was sent before a stop ended is no other stop.
 func TestRefusedLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -32,6 +32,11 @@ type target struct {
 	rest []string // further arguments
 }
 
+// done is what the format json says of a change that was made.
+func (t *target) done(what string) map[string]string {
+	return map[string]string{"limit": t.Name.String(), "key": t.Key, "done": what}
+}
+
 func (a *app) changes(c change) *cobra.Command {
 	var known string
 	cmd := &cobra.Command{
@@ -39,8 +44,20 @@ func (a *app) changes(c change) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			t, err := a.target(ctx, args, known, strings.Contains(c.use, "SLOT"))
-			if errors.Is(err, fleet.ErrUnknown) && len(args) == 1 {
-				return a.ofGroup(ctx, cmd, args[0], err)
+			group, slash := strings.CutSuffix(args[0], "/")
+			_, isEnd := ends[cmd.Name()]
+			if errors.Is(err, fleet.ErrUnknown) || isEnd && slash {
+				switch names, failed := a.fleet.Group(ctx, group); {
+				case failed != nil || names == nil:
+				case isEnd:
+					return a.endsOfGroup(ctx, cmd, group, names, args[1:], c)
+				case len(args) == 1:
+					return a.ofGroup(cmd, names, err)
+				}
+			}
+			note := ""
+			if err == nil && isEnd {
+				note, err = a.besideGroup(ctx, cmd.Name(), args[0], t)
 			}
 			if err != nil {
 				return err
@@ -55,7 +72,7 @@ func (a *app) changes(c change) *cobra.Command {
 			case err != nil:
 				return err
 			}
-			what := plan.What + a.fleet.Misses(ctx, t.Target)
+			what := plan.What + plan.But + a.fleet.Misses(ctx, t.Target) + note
 			if err := a.confirm(what); err != nil {
 				return err
 			}
@@ -63,7 +80,7 @@ func (a *app) changes(c change) *cobra.Command {
 				return err
 			}
 			if a.format == "json" {
-				return a.json(map[string]string{"limit": t.Name.String(), "key": t.Key, "done": what})
+				return a.json(t.done(what))
 			}
 			fmt.Fprintln(a.out, "done:", plain(what))
 			return nil
@@ -160,9 +177,11 @@ With a KEY, only that key is stopped. Without a KEY, its keys are not stopped, o
 
 func (a *app) resume() *cobra.Command {
 	return a.changes(change{
-		use: "resume LIMIT [KEY]", short: "End a pause or a stop",
-		long:    "Ends a pause or a stop at once. Calls that wait get their turns in order. Without a pause or a stop it changes nothing.",
-		example: "resume openai",
+		use: "resume LIMIT|GROUP [KEY]", short: "End a pause or a stop",
+		long: `Ends a pause or a stop at once. Calls that wait get their turns in order. Without a pause or a stop it changes nothing.
+With a GROUP, it ends those of all limits of the group and their keys, or with a KEY of that key.
+GROUP/ is the group if a limit has the same name.`,
+		example: "resume openai\n  fleetpace resume openai/prod/calls\n  fleetpace resume openai/prod",
 		plan:    func(t *target) (*fleet.Change, error) { return t.Resume(), nil },
 	})
 }
@@ -196,8 +215,9 @@ fleetpace reset. The kind must stay the same. Without a KEY, the limits of its k
 
 func (a *app) reset() *cobra.Command {
 	return a.changes(change{
-		use: "reset LIMIT [KEY]", short: "Remove an override",
-		long:    "Removes the override that fleetpace set made: the configured limit, or the plan of the key, is in force again.",
+		use: "reset LIMIT|GROUP [KEY]", short: "Remove an override",
+		long: `Removes the override that fleetpace set made: the configured limit, or the plan of the key, is in force again.
+With a GROUP, it removes those of all limits of the group and their keys, or with a KEY of that key.`,
 		example: "reset openai",
 		plan:    func(t *target) (*fleet.Change, error) { return t.Reset(), nil },
 	})

@@ -13,6 +13,7 @@ import (
 // Change is a change of a limit that somebody may make: people see What before they agree.
 type Change struct {
 	What    string // follows "This will", and "done:"
+	But     string // a further sentence, which begins with the period of the one before; often empty
 	Command string // the command that does the same
 	Do      func(context.Context) error
 
@@ -88,13 +89,16 @@ func (t *Target) Stop(length time.Duration, why, who string) (*Change, error) {
 
 // Resume ends a pause or a stop.
 func (t *Target) Resume() *Change {
-	what := fmt.Sprintf("end the pause of %s", t)
+	what, but := fmt.Sprintf("end the pause of %s", t), ""
 	if t.Row.State.Stopped {
 		what = fmt.Sprintf("end the stop of %s", t)
+		if all := t.Row.State.StoppedTogether; all != nil {
+			but = ". Further limits were stopped with it: to end the whole stop, run " + t.reader.Command(append([]string{"resume"}, all...)...)
+		}
 	} else if !t.Row.Paused {
 		what += " (it is not paused)"
 	}
-	return &Change{What: what, Command: t.command("resume"), Do: t.Limiter.Resume, done: "resumed"}
+	return &Change{What: what, But: but, Command: t.command("resume"), Do: t.Limiter.Resume, done: "resumed"}
 }
 
 // Refill makes all permits available. The error is ErrSlots.

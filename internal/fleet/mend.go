@@ -117,7 +117,11 @@ func (l *Look) mend(why Why, row *Row) (do, command string) {
 	case WhyKind, WhyVersion:
 		return "Who uses which:", on("show")
 	case WhyStopped:
-		return "When the provider serves calls again:", on("resume")
+		do := "When the provider serves calls again:"
+		if all := row.State.StoppedTogether; all != nil {
+			return do, l.command(append([]string{"resume"}, all...)...)
+		}
+		return do, on("resume")
 	case WhyPaused:
 		return "It ends by itself. To end it now:", on("resume")
 	case WhyNobody:

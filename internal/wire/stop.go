@@ -2,6 +2,7 @@ package wire
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -10,16 +11,38 @@ import (
 )
 
 // This file is the hard stop of a limit: a pause after which waiting calls fail, because what the provider sells
-// is used up. Its reason in Redis is "hard stop <when a call may probe> <until when, or -> <text>".
+// is used up. Its reason in Redis is "hard stop <when a call may probe> <until when, or -><its Spread> <text>".
 
 // Stopped is a hard stop.
 type Stopped struct {
 	Reason string
 	Until  time.Time // zero: not known
-	probe  int64     // the time of Redis from which on a call may probe
+	Spread Spread
+	probe  int64 // the time of Redis from which on a call may probe
 }
 
 const unknown = "-"
+
+// Spread says which limits a hard stop has stopped together: so many plus signs follow the moment.
+type Spread int
+
+// The spreads of a hard stop.
+const (
+	Alone   Spread = iota // one limit
+	OfKey                 // several limits of the group, with the same key or without keys
+	OfGroup               // several limits of the group, with different keys
+)
+
+// SpreadOf returns the Spread of a hard stop of limits.
+func SpreadOf(limits []*Limit) Spread {
+	switch {
+	case len(limits) == 1:
+		return Alone
+	case slices.ContainsFunc(limits, func(l *Limit) bool { return l.Key != limits[0].Key }):
+		return OfGroup
+	}
+	return OfKey
+}
 
 // Stop is Pause for a hard stop, until a moment; zero: it is not known. In each stretch of time `every`, one call of
 // the fleet may probe whether the stop is over.
@@ -28,6 +51,7 @@ func Stop(ctx context.Context, c *Call, d time.Duration, until time.Time, reason
 	if !until.IsZero() {
 		moment = until.UTC().Format(time.RFC3339)
 	}
+	moment += strings.Repeat("+", int(SpreadOf(c.Limits)))
 	return c.pause(ctx, d, moment+" "+reason, true, every) // an empty bucket would outlast the stop where Redis loses its data
 }
 
@@ -61,9 +85,10 @@ func StoppedOf(reason string) *Stopped {
 	if err != nil {
 		return nil
 	}
-	s := &Stopped{Reason: words[2], probe: probe}
-	if words[1] != unknown {
-		s.Until, _ = time.Parse(time.RFC3339, words[1])
+	moment := strings.TrimRight(words[1], "+")
+	s := &Stopped{Reason: words[2], Spread: Spread(len(words[1]) - len(moment)), probe: probe}
+	if moment != unknown {
+		s.Until, _ = time.Parse(time.RFC3339, moment)
 	}
 	return s
 }
