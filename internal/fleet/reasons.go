@@ -57,7 +57,11 @@ func (l *Look) reasons(row *Row, booked *Booked) (all []reason) {
 	unsure := l.Living() == 0 && quiet > 0
 	nobody := l.Living() == 0 && l.refuses == nil && !unsure
 	died := calls == 0 && nobody && l.Dead() > 0 && l.idle() == 0 // an idle process may live, also if another one died
-	add(calls > 0 && nobody, WhyNobody, "%s, and no process is alive in this Redis to make the calls.", count(calls, "call waits", "calls wait"))
+	gone, idle := "no process is alive in this Redis to make the calls", l.idle()
+	if idle > 0 { // it may live, but these are not its calls
+		gone = fmt.Sprintf("no process sends heartbeats to make the calls: %s idle and may live", count(int64(idle), "process is", "processes are"))
+	}
+	add(calls > 0 && nobody, WhyNobody, "%s, and %s.", count(calls, "call waits", "calls wait"), gone)
 	add(st.Stopped, WhyStopped, "It is stopped%s, and calls fail%s.%s%s", until, because, unknown, keys)
 	add(row.Paused && !st.Stopped, WhyPaused, "It is paused until %s, for %s more%s.%s", clock(row.Until), span(st.Paused), because, keys)
 	// Processes whose calls were booked longer ago may live, and are forgotten.
@@ -149,15 +153,15 @@ func (l *Look) reasons(row *Row, booked *Booked) (all []reason) {
 			count(st.Booked, "call is", "calls are"), map[bool]string{true: "comes", false: "come"}[st.Booked == 1])
 	default:
 		held := slices.ContainsFunc(all, func(r reason) bool { return slower(r.why) == 0 })
-		idle := ""
-		if n := l.idle(); n > 0 && nobody {
+		none := ""
+		if idle > 0 && nobody {
 			also := ""
 			if dead := l.Dead(); dead > 0 {
 				also = fmt.Sprintf(", and %d died in the last ten minutes", dead)
 			}
-			idle = fmt.Sprintf(" No process has made a call for 10s or more: %s idle%s.", count(int64(n), "is", "are"), also)
+			none = fmt.Sprintf(" No process has made a call for 10s or more: %s idle%s.", count(int64(idle), "is", "are"), also)
 		}
-		add(!held, WhyAvailable, "Nothing holds it back: a call would have its turn now.%s", idle)
+		add(!held, WhyAvailable, "Nothing holds it back: a call would have its turn now.%s", none)
 	}
 	return both(weighed(all, waits))
 }
