@@ -49,7 +49,7 @@ func (a *app) endsOfGroup(ctx context.Context, cmd *cobra.Command, group string,
 	end := ends[cmd.Name()]
 	var targets []*target
 	var plans []*fleet.Change
-	var whats, further []string
+	var texts, further []string
 	var failed []error // the others are changed nevertheless
 	for _, n := range names {
 		keys, more, err := a.keysOf(ctx, n, key)
@@ -80,11 +80,11 @@ func (a *app) endsOfGroup(ctx context.Context, cmd *cobra.Command, group string,
 			if err != nil {
 				return err
 			}
-			targets, plans, whats = append(targets, t), append(plans, plan), append(whats, plan.What)
+			targets, plans, texts = append(targets, t), append(plans, plan), append(texts, plan.What)
 		}
 	}
 	if len(plans) > 0 {
-		if err := a.confirm(strings.Join(whats, ", and ")); err != nil {
+		if err := a.confirm(strings.Join(texts, ", and ")); err != nil {
 			return err
 		}
 	}
@@ -94,9 +94,9 @@ func (a *app) endsOfGroup(ctx context.Context, cmd *cobra.Command, group string,
 			failed = append(failed, err)
 			continue
 		}
-		done = append(done, t.done(whats[i]))
+		done = append(done, t.done(texts[i]))
 		if a.format != "json" {
-			fmt.Fprintln(a.out, "done:", plain(whats[i]))
+			fmt.Fprintln(a.out, "done:", plain(texts[i]))
 		}
 	}
 	if a.format == "json" {
