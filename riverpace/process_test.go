@@ -96,6 +96,14 @@ func (s *scene) running(id string) (n int) {
 	return n
 }
 
+// sessions is how many connections of a client PostgreSQL has. It may still run what a killed client has sent.
+func (s *scene) sessions(id string) (n int) {
+	s.Helper()
+	err := s.pool.QueryRow(s.Context(), "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = $1", id).Scan(&n)
+	require.NoError(s, err)
+	return n
+}
+
 // leads waits until River has a leader.
 func (s *scene) leads(id string) {
 	s.Helper()
@@ -138,6 +146,7 @@ func TestAProcessIsKilled(t *testing.T) {
 	s.start("second")
 	s.until("a part is called, and many wait", func() bool { return s.called() >= jobs/4 && s.running("first") >= 20 })
 	first.kill()
+	s.until("what it had sent is done", func() bool { return s.sessions("first") == 0 })
 	held, killed := s.running("first"), time.Now()
 	s.start("third")
 	s.done(jobs)

@@ -179,7 +179,7 @@ func (j clientJob) start(ctx context.Context) (stop func() error, err error) {
 	if err != nil {
 		return nil, err
 	}
-	pool, err := pgxpool.New(ctx, j.Postgres)
+	pool, err := pgxpool.New(ctx, j.Postgres+" application_name="+j.ID)
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/fleetpace/fleetpace/internal/fleet"
@@ -146,6 +147,41 @@ func wasFull(t *testing.T) *redistest.Server {
 	}, 20*time.Second, 20*time.Millisecond)
 	require.NoError(t, client.ConfigSet(t.Context(), "maxmemory", "1gb").Err())
 	return server
+}
+
+// wasFullLong answers as a Redis that was once full for an hour.
+type wasFullLong struct{ redis.Hook }
+
+func (wasFullLong) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (wasFullLong) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (wasFullLong) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if stats, is := cmd.(*redis.StringCmd); is && cmd.Name() == "info" {
+			stats.SetVal("total_eviction_exceeded_time:3600000\r\n")
+		}
+		return err
+	}
+}
+
+// Processes that were killed long after Redis was full count as dead, although other programs run scripts in it.
+func TestWhyAfterAFullRedis(t *testing.T) {
+	server := redistest.Local(t, "--save", "")
+	for ago, reason := range map[time.Duration]fleet.Why{10 * time.Second: fleet.WhySilent, 40 * time.Second: fleet.WhyNobody} {
+		t.Run(fmt.Sprint(ago), func(t *testing.T) {
+			t.Parallel()
+			s := newScene(t, server)
+			s.client.AddHook(wasFullLong{})
+			s.ends(reserve.PerHour(1), "killed")
+			s.silent(ago, false)
+			require.NoError(t, lua.Beat.Run(t.Context(), s.server.Client(s), []string{"{other}:processes", "{other}:beats"}, "", "lives", 3_000_000, "", 1, lua.Protocol).Err())
+			require.Equal(t, reason, s.explain("").Reason)
+		})
+	}
 }
 
 // full lets all processes be silent because Redis is full, and then Redis has room again. If one lives, it has just tried to

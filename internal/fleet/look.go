@@ -106,7 +106,7 @@ func (r *Reader) look(ctx context.Context, n Name, most int, try bool, wanted ..
 		full := r.full(ctx, n)
 		for i := range s.Processes {
 			p := &s.Processes[i]
-			p.Unsure = p.quiet && !p.Alive && full > 0 && seconds(p.Silent) <= full+late
+			p.Unsure = p.quiet && !p.Alive && full > 0 && seconds(p.Silent) <= min(full, mostFull)+late
 		}
 	}
 	limit, err := s.InForce()
@@ -142,6 +142,10 @@ func (r *Reader) look(ctx context.Context, n Name, most int, try bool, wanted ..
 	}
 	return look, nil
 }
+
+// mostFull is the longest time without heartbeats that counts as that of a full Redis. Redis does not say when it was
+// full, and processes that were killed later would count as silent.
+const mostFull = 30 * time.Second
 
 // wasFull is for how long a server was full since it started, by its last answer.
 type wasFull struct {
