@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"math/rand/v2"
+	"os"
 	"strconv"
 	"sync"
 	"testing"
@@ -115,5 +116,9 @@ func TestShopify(t *testing.T) {
 		}
 		t.Logf("%.3f of the points that others left are used", used/(used+left))
 		assert.GreaterOrEqual(t, used/(used+left), 0.96)
+		page, err := os.ReadFile("../docs/models.md")
+		require.NoError(t, err)
+		assert.Contains(t, string(page), "| 9. Five shops of Shopify, beside another program | 30 points/s, then 80 | 0.96 | 0.97 |")
+		assert.InDelta(t, 0.97, used/(used+left), 0.025)
 	})
 }

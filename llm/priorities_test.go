@@ -86,6 +86,7 @@ func tenantsForLong(t *testing.T) {
 	t.Logf("%d urgent calls, 95 %% of them waited at most %v, all %v; tenants %.3f of the limit", len(waits), waits[len(waits)*95/100], waits[len(waits)-1], all/(perMinute*lasts.Minutes()))
 	assert.LessOrEqual(t, waits[len(waits)*95/100], 2*time.Second)
 	assert.InDelta(t, 0.595, all/(perMinute*lasts.Minutes()), 0.015)
+	row(t, "10. A backlog of ten tenants, beside urgent calls", "60 % of the tokens", 0.97, all/(0.6*perMinute*lasts.Minutes()))
 	for i, tokens := range used {
 		t.Logf("tenant %d: %.4f of the tenants' tokens, longest gap %v", i, tokens/all, gaps[i])
 		assert.InDelta(t, 0.1, tokens/all, differs)
