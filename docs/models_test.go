@@ -64,8 +64,8 @@ func usedUp(ctx context.Context, set *llm.Set, response *http.Response, err erro
 			}
 		}
 	}
-	if yes && again.IsZero() { // nobody knows the end: it may be resumed at any time
-		again = time.Now().Add(time.Minute)
+	if soon := time.Now().Add(time.Minute); yes && (again.IsZero() || again.After(soon)) { // somebody may resume it earlier
+		again = soon
 	}
 	return again, yes
 }

@@ -28,11 +28,11 @@ type Exhausted struct {
 }
 
 func (e *Exhausted) Error() string {
-	text := fmt.Sprintf("%v: %q: %s", ErrExhausted, e.Scope, e.Reason)
-	if e.Until.IsZero() {
-		return text + "; the end is not known; this ends the stop: fleetpace resume " + cmp.Or(e.of, e.Scope)
+	ends := "the end is not known; this ends the stop"
+	if !e.Until.IsZero() {
+		ends = "until " + e.Until.Format(time.RFC3339) + "; this ends the stop earlier"
 	}
-	return text + "; until " + e.Until.Format(time.RFC3339)
+	return fmt.Sprintf("%v: %q: %s; %s: fleetpace resume %s", ErrExhausted, e.Scope, e.Reason, ends, cmp.Or(e.of, e.Scope))
 }
 
 // Unwrap returns [ErrExhausted].

@@ -254,7 +254,7 @@ func TestHardStopUntil(t *testing.T) {
 			_, err := other.Acquire(t.Context(), 1)
 			require.ErrorAs(t, err, &gone)
 			assert.True(t, gone.Until.Equal(until))
-			assert.EqualError(t, err, `reserve: acquire "api": the limit is stopped: "api": DayQuota; until `+until.UTC().Format(time.RFC3339))
+			assert.EqualError(t, err, `reserve: acquire "api": the limit is stopped: "api": DayQuota; until `+until.UTC().Format(time.RFC3339)+"; this ends the stop earlier: fleetpace resume api")
 			time.Sleep(time.Minute)
 		}
 		require.NoError(t, other.For("another key").Wait(t.Context()))
