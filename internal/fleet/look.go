@@ -147,51 +147,30 @@ func (r *Reader) look(ctx context.Context, n Name, most int, try bool, wanted ..
 // full, and processes that were killed later would count as silent.
 const mostFull = 30 * time.Second
 
-// wasFull is for how long a server was full since it started, by its last answer.
-type wasFull struct {
-	node redis.Cmdable
-	at   time.Time
-	full time.Duration
-}
-
-// full is for how long Redis was full since it started. It is 0 if no client has run a script in the last two seconds.
-// A living process has run one, even if Redis could not take its heartbeats. A killed process has no connection. It is
-// also 0 if this user may not ask.
-// Redis is asked once for all limits that are read within half a second, because it may have many clients.
+// full is for how long Redis was full since it started. It is 0 if no process listens to the news of the limit, as killed
+// processes have no connection. It is also 0 if this user may not ask.
 func (r *Reader) full(ctx context.Context, n Name) time.Duration {
 	if r.blind.Load() {
 		return 0
 	}
-	now := wasFull{node: r.client, at: time.Now()}
+	var node redis.Cmdable = r.client
 	if cluster, ok := r.client.(*redis.ClusterClient); ok {
 		master, err := cluster.MasterForKey(ctx, lua.BeatKeys(r.prefix, n.Group, n.Name)[0])
 		if err != nil {
 			return 0
 		}
-		now.node = master
+		node = master
 	}
-	r.mu.Lock()
-	last := r.wasFull
-	r.mu.Unlock()
-	if last.node == now.node && now.at.Sub(last.at) < time.Second/2 {
-		return last.full
-	}
-	stats, err := now.node.Info(ctx, "stats").Result()
-	_, after, _ := strings.Cut(stats, "total_eviction_exceeded_time:")
-	millis, clients := time.Duration(0), ""
-	if _, none := fmt.Sscan(after, &millis); none == nil && millis > 0 {
-		clients, err = now.node.ClientList(ctx).Result()
+	channel, stats := lua.Channel(r.prefix, n.Group, n.Name), ""
+	listen, err := node.PubSubNumSub(ctx, channel).Result()
+	if listen[channel] > 0 {
+		stats, err = node.Info(ctx, "stats").Result()
 	}
 	r.blind.Store(errors.Is(fault.Classify(err), fault.ErrDenied))
-	for client := range strings.Lines(clients) {
-		if strings.Contains(client, " cmd=evalsha ") && (strings.Contains(client, " idle=0 ") || strings.Contains(client, " idle=1 ")) {
-			now.full = millis * time.Millisecond
-		}
-	}
-	r.mu.Lock()
-	r.wasFull = now
-	r.mu.Unlock()
-	return now.full
+	millis := 0
+	_, after, _ := strings.Cut(stats, "total_eviction_exceeded_time:")
+	_, _ = fmt.Sscan(after, &millis) // earlier servers do not say it
+	return time.Duration(millis) * time.Millisecond
 }
 
 // left counts the calls of a limit that no process has used for ten minutes.

@@ -61,7 +61,6 @@ type Reader struct {
 
 	mu       sync.Mutex
 	limiters map[use]*reserve.Limiter
-	wasFull  wasFull // guarded by mu
 }
 
 // Trip returns how long Redis takes to answer.
