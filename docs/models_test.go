@@ -41,9 +41,9 @@ func waitAgain(err error) time.Duration {
 	var late *reserve.Error
 	switch {
 	case errors.As(err, &gone) && gone.Until.IsZero():
-		return time.Minute // nobody knows the end: it may be resumed at any time
-	case errors.As(err, &gone):
-		return max(time.Second, time.Until(gone.Until))
+		return time.Minute // nobody knows the end
+	case errors.As(err, &gone): // somebody may resume it earlier
+		return min(time.Minute, max(time.Second, time.Until(gone.Until)))
 	case errors.Is(err, reserve.ErrWouldMissDeadline) && errors.As(err, &late):
 		return max(time.Second, late.RetryAfter)
 	}
@@ -113,12 +113,12 @@ func Example_asynqModel() {
 	})
 	tasks, _ := inspector.ListRetryTasks("default")
 	for _, task := range tasks {
-		fmt.Println("comes back in", time.Until(task.NextProcessAt).Round(time.Hour), "after", task.Retried, "retries")
+		fmt.Println("comes back in", time.Until(task.NextProcessAt).Round(time.Minute), "after", task.Retried, "retries")
 	}
 	fmt.Println(err)
 	// Output:
 	// 200 OK
-	// comes back in 1h0m0s after 0 retries
+	// comes back in 1m0s after 0 retries
 	// <nil>
 }
 

@@ -50,7 +50,7 @@ func Example() {
 		Account: "anthropic/prod",                           // the account: one name for each credential
 		Preset:  llm.Anthropic("claude-fable-5", llm.Build), // each figure can be overridden
 		Slots:   200,                                        // calls at once
-		Share:   0.8,                                        // of each limit; others use this account, too
+		Share:   0.8,                                        // of each limit but the slots; others use this account, too
 	})
 	if err != nil {
 		fmt.Println(err)

@@ -507,7 +507,7 @@ func TestSignedInALongQueue(t *testing.T) {
 	})
 }
 
-// Scenario 7: Azure has half of its limit for a minute. Requests bind before and after that, tokens meanwhile.
+// Scenario 7: Azure has five eighths of its limit for a minute. Requests bind before and after that, tokens meanwhile.
 func TestAzureLowersItsLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const tokens, estimate = 60_000, 60
@@ -541,7 +541,7 @@ func TestAzureLowersItsLimit(t *testing.T) {
 		}
 		f.noLeak(t, api.Report)
 		row(t, "7. Azure, by its requests", "360 calls/min", 0.98, before/120)
-		row(t, "7. Azure, at five eighths of its limit", "234 calls/min", 0.98, low/(tokens*5/8./160*48/60))
+		row(t, "7. Azure, by its tokens, at 5/8 of its limit", "234 calls/min", 0.98, low/(tokens*5/8./160*48/60))
 		row(t, "7. Azure, a minute after that", "360 calls/min", 0.98, again/120)
 	})
 }
@@ -658,7 +658,7 @@ func TestOverload(t *testing.T) {
 		assert.LessOrEqual(t, vain, naive/10)
 		assert.LessOrEqual(t, vain, 0.4*float64(c.perMinute)/3, "at the usual rate it would be three times as many")
 		least := slices.Min(means(tens[25:28], c.returns))
-		row(t, "11. A minute after an overload of three minutes", fmt.Sprintf("%d calls/min", c.perMinute), 0.9, least/usual)
+		row(t, fmt.Sprintf("11. A minute after an overload of three minutes, prompts of %d,000 tokens", 1500/c.perMinute), fmt.Sprintf("%d calls/min", c.perMinute), 0.9, least/usual)
 	}
 }
 
