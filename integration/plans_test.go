@@ -335,12 +335,13 @@ func limitOf(text string) reserve.Limit {
 	return reserve.PerSecond(1e6 / a).Burst(int(b))
 }
 
-// during returns the moments of a stretch of time.
+// during returns the moments of a stretch of time: none if its end is before its beginning, as after a sleep that
+// overslept the end of the test.
 func during(moments []time.Duration, from, until time.Duration) []time.Duration {
 	slices.Sort(moments)
 	first, _ := slices.BinarySearch(moments, from)
 	behind, _ := slices.BinarySearch(moments, until)
-	return moments[first:behind]
+	return moments[first:max(first, behind)]
 }
 
 // overtakes returns how many calls had their turns directly before a call that came earlier. Turns at the same moment
@@ -353,4 +354,12 @@ func overtakes(calls []called) (n, of int) {
 		}
 	}
 	return n, len(calls)
+}
+
+// A test that wakes late measures from a moment after its end, with a turn in between.
+func TestDuringAStretchThatIsOver(t *testing.T) {
+	moments := []time.Duration{3, 1, 2}
+	require.Empty(t, during(moments, 3, 2))
+	require.Empty(t, during(moments, 4, 2))
+	require.Equal(t, []time.Duration{2}, during(moments, 2, 3))
 }
