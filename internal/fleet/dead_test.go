@@ -3,6 +3,7 @@ package fleet_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/fleetpace/fleetpace/internal/fleet"
 	"github.com/fleetpace/fleetpace/internal/redistest"
+	"github.com/fleetpace/fleetpace/internal/wire"
 	"github.com/fleetpace/fleetpace/lua"
 	"github.com/fleetpace/fleetpace/reserve"
 )
@@ -283,11 +285,96 @@ func (s *scene) ends(limit reserve.Limit, end string) {
 		asks.Wait()
 		s.until("no call waits", func() bool {
 			look, err := s.reader.Look(s.Context(), api, 1, "")
-			return err == nil && look.Rows[0].Waiting == 0 && look.Rows[0].Held == 0
+			return err == nil && look.Rows[0].Waiting == 0 && look.Waiting() == 0 && look.Rows[0].Held == 0
 		})
 	}
 	require.NoError(s, client.Close())
 	s.silent(4*time.Second, true)
+}
+
+// The places of calls in Redis end before the reports of their processes do. The answer says how many calls waited, unless a
+// process lived on without them, or ended in order.
+func TestWhyLostCalls(t *testing.T) {
+	server := redistest.New(t)
+	for _, c := range []struct {
+		later string // what happens after the places have ended
+		lost  int64
+		says  string
+	}{
+		{"", 2, "^2 calls waited when their processes last reported, and no process is alive in this Redis to make the calls\\.$"},
+		{"paused", 2, "^2 calls waited when .*, and no process is alive"},
+		{"found dead", 2, "^2 calls waited when .*, and no process is alive"},
+		{"they may have had their turns since", 0, "^No process is alive in this Redis to make calls: 1 died"},
+		{"another one was idle before", 2, "^2 calls waited when .*, and no process sends heartbeats to make the calls: 1 process is idle and may live\\.$"},
+		{"another one has ended since", 0, "^No process is alive in this Redis to make calls: 1 died"},
+		{"another one was killed since, without calls", 0, "^No process is alive in this Redis to make calls: 2 died"},
+		{"another one lives", 0, "^Nothing holds it back"},
+		{"ended in order", 0, "^No process is known to be alive in this Redis: the last one closed"},
+	} {
+		t.Run(c.later, func(t *testing.T) {
+			t.Parallel()
+			s := newScene(t, server)
+			l, client := s.process(reserve.Config{Limit: reserve.PerHour(1)})
+			of := l.For("acme")
+			require.NoError(t, of.Wait(t.Context()))
+			s.waits(2, of.Wait)
+			s.until("the calls wait", func() bool {
+				survey, err := s.reader.Survey(t.Context(), api)
+				return err == nil && survey.Waiting() == 2
+			})
+			if c.later == "ended in order" {
+				require.NoError(t, l.Close())
+				s.known(0)
+			}
+			require.NoError(t, client.Close())
+			s.silent(4*time.Second, c.later == "found dead")
+			processes, err := s.client.ZRange(t.Context(), s.beats()[0], 0, -1).Result()
+			require.NoError(t, err)
+			require.NoError(t, s.client.Del(t.Context(), s.keys("p", "acme")[:3]...).Err())
+			switch {
+			case c.later == "they may have had their turns since":
+				reader, err := s.reader.Limiter(api, reserve.PerHour(1))
+				require.NoError(t, err)
+				require.NoError(t, reader.For("acme").SetLimit(t.Context(), reserve.PerSecond(2), 0))
+			case c.later == "paused":
+				reader, err := s.reader.Limiter(api, reserve.PerHour(1))
+				require.NoError(t, err)
+				require.NoError(t, reader.For("acme").Pause(t.Context(), time.Hour, "red"))
+			case strings.HasPrefix(c.later, "another one was idle"):
+				now, err := s.client.Time(t.Context()).Result()
+				require.NoError(t, err)
+				require.NoError(t, s.client.HSet(t.Context(), s.beats()[2], "idle", fmt.Sprint("- ", now.Add(-time.Minute).UnixMicro())).Err())
+				require.NoError(t, s.client.HSet(t.Context(), s.beats()[3], "idle", (&wire.Report{Host: "desk", PID: 1, Ended: true}).Text()).Err())
+			case strings.HasPrefix(c.later, "another one"):
+				next, client := s.process(reserve.Config{Limit: reserve.PerHour(1).Burst(9), Logger: slog.New(slog.DiscardHandler)})
+				require.NoError(t, next.For("acme").Wait(t.Context()))
+				s.known(1)
+				if c.later == "another one has ended since" {
+					require.NoError(t, next.Close())
+					s.known(0)
+				} else if c.later != "another one lives" { // it found the first one dead
+					require.NoError(t, client.Close())
+					s.silent(4*time.Second, false)
+					now, err := s.client.Time(t.Context()).Result()
+					require.NoError(t, err)
+					found := redis.Z{Member: processes[0], Score: -float64(now.Add(-5 * time.Second).UnixMicro())}
+					require.NoError(t, s.client.ZAdd(t.Context(), s.beats()[0], found).Err())
+				}
+			}
+			a := s.explain("")
+			t.Log(a.Text, a.More)
+			require.Regexp(t, c.says, a.Text)
+			require.Equal(t, c.lost, a.Held)
+			sentence(t, a.Text)
+			lines, err := s.reader.Lines(t.Context(), 1, nil)
+			require.NoError(t, err)
+			if c.later == "paused" {
+				require.Contains(t, a.More, "It is paused until ")
+			} else {
+				require.Equal(t, c.lost, lines[0].Unclaimed)
+			}
+		})
+	}
 }
 
 // A process that has closed its limiter is not taken for the last one while another is idle, which may live.

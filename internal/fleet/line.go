@@ -127,7 +127,7 @@ func (l *Look) Line(rates *Rates) Line {
 			sum.Unclaimed += row.Booked
 			fallthrough
 		default: // a process whose calls are all booked for later may send no heartbeats, so only waiting calls count
-			sum.Unclaimed += row.Waiting
+			sum.Unclaimed += max(row.Waiting, row.lost())
 		}
 		if stopped := row.State.Stopped; row.Paused && (!sum.Paused || stopped && !sum.Stopped) {
 			sum.Paused, sum.PausedFor, sum.Reason, sum.Stopped = true, row.State.Paused.Seconds(), row.Reason, stopped

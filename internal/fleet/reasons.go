@@ -56,12 +56,14 @@ func (l *Look) reasons(row *Row, booked *Booked) (all []reason) {
 	quiet, silence := l.unsure()
 	unsure := l.Living() == 0 && quiet > 0
 	nobody := l.Living() == 0 && l.refuses == nil && !unsure
-	died := calls == 0 && nobody && l.Dead() > 0 && l.idle() == 0 // an idle process may live, also if another one died
+	lost := calls == 0 && nobody && row.lost() > 0                         // their places have ended, and the reports are there
+	died := calls == 0 && nobody && !lost && l.Dead() > 0 && l.idle() == 0 // an idle process may live, also if another one died
 	gone, idle := "no process is alive in this Redis to make the calls", l.idle()
 	if idle > 0 { // it may live, but these are not its calls
 		gone = fmt.Sprintf("no process sends heartbeats to make the calls: %s idle and may live", count(int64(idle), "process is", "processes are"))
 	}
 	add(calls > 0 && nobody, WhyNobody, "%s, and %s.", count(calls, "call waits", "calls wait"), gone)
+	add(lost, WhyNobody, "%s when their processes last reported, and %s.", count(row.lost(), "call waited", "calls waited"), gone)
 	add(st.Stopped, WhyStopped, "It is stopped%s, and calls fail%s.%s%s", until, because, unknown, keys)
 	add(row.Paused && !st.Stopped, WhyPaused, "It is paused until %s, for %s more%s.%s", clock(row.Until), span(st.Paused), because, keys)
 	// Processes whose calls were booked longer ago may live, and are forgotten.
@@ -74,7 +76,7 @@ func (l *Look) reasons(row *Row, booked *Booked) (all []reason) {
 	add(calls == 0 && nobody && ended && st.Booked == 0, WhyNobody, "No process is known to be alive in this Redis: the last one closed %s ago.", span(seconds(closed)))
 	// Workers whose calls are all booked may send no heartbeats. So this reason applies only if permits
 	// are available, and none of the booked calls has come for them.
-	add(calls == 0 && nobody && !died && !ended && st.Booked > 0 && st.Wait <= 0, WhyNobody,
+	add(calls == 0 && nobody && !died && !lost && !ended && st.Booked > 0 && st.Wait <= 0, WhyNobody,
 		"%s booked, permits are stored, and no process sends heartbeats: start workers if none runs; if some do, run the booked tasks now to have them earlier.",
 		count(st.Booked, "call is", "calls are"))
 	if unsure {
@@ -116,9 +118,9 @@ func (l *Look) reasons(row *Row, booked *Booked) (all []reason) {
 		force = row.Limit + ", which was set,"
 	}
 	add(len(l.Differ) > 0, WhyDiffer, "Processes are configured with different limits, and %s is in force: %s.", force, differing(l.Differ))
-	if p := l.last(); p != nil && calls > 0 && len(all) == 0 {
+	if p := l.last(); p != nil && calls > 0 && l.refuses == nil {
 		ago := seconds(p.Silent)
-		add(ago > late || ago > lateIdle && st.Stored >= 1, WhySilent, "%s, and no process has sent a heartbeat for %s: in %s it is known whether one is alive.",
+		add(ago > late || ago > lateIdle && st.Stored >= 1 && len(all) == 0, WhySilent, "%s, and no process has sent a heartbeat for %s: in %s it is known whether one is alive.",
 			count(calls, "call waits", "calls wait"), span(ago), span(silent-ago))
 	}
 	queue := "It is the queue: "
@@ -167,7 +169,7 @@ func (l *Look) reasons(row *Row, booked *Booked) (all []reason) {
 }
 
 // both lets the first reason say of a limit without living processes that it is also held back. The other way round it
-// says so at once: a resume alone has no effect.
+// says so at once: a resume alone has no effect. The same holds if it is soon known whether a process lives.
 func both(all []reason) []reason {
 	holds := func(why Why) bool { return why == WhyStopped || why == WhyPaused || why == WhyUsedUp }
 	for _, r := range all[1:] {
@@ -176,6 +178,8 @@ func both(all []reason) []reason {
 			all[0].more = strings.TrimSpace(all[0].more + " " + r.text)
 		case holds(all[0].why) && r.why == WhyNobody:
 			all[0].text += " " + r.text
+		case r.why == WhySilent:
+			all[0].more = strings.TrimSpace(all[0].more + " " + r.text)
 		}
 	}
 	return all

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -84,6 +85,7 @@ type Queue struct {
 	HeldElse int    `json:"heldElse,omitempty"` // how many further limits hold back
 
 	heldBy map[string]int
+	left   int // calls that waited in the last processes, by their last reports
 }
 
 // Survey is what the heartbeats of the processes say about a limit.
@@ -122,6 +124,14 @@ func (s *Survey) Dead() (n int) {
 		}
 	}
 	return n
+}
+
+// gone is for how long a process has been gone, at least. A process counts as dead after a silence.
+func (p *Process) gone() float64 {
+	if p.Alive || p.quiet || p.Report.Ended {
+		return p.Silent
+	}
+	return p.Silent + silent.Seconds()
 }
 
 // unsure is how many processes were silent while Redis was full, and for how long: whether they live is not known.
@@ -261,6 +271,10 @@ func (s *Survey) count() {
 		}
 		return all[key]
 	}
+	last := math.Inf(1) // a process that was gone a silence before died while others lived on
+	for i := range s.Processes {
+		last = min(last, s.Processes[i].gone())
+	}
 	for i := range s.Processes {
 		p := &s.Processes[i]
 		if p.Alive && p.Limit != "" && p.Fails.IsZero() {
@@ -271,6 +285,11 @@ func (s *Survey) count() {
 			q.Used, q.Permits = q.Used+u.Calls, q.Permits+u.Permits
 		}
 		if !p.Alive {
+			for _, w := range p.Report.Waiting {
+				if w.HeldBy == "" && !p.Report.Ended && p.gone() < last+silent.Seconds() { // else another limit counts them, or others lived on
+					add(byKey, w.Key).left += w.Calls
+				}
+			}
 			continue
 		}
 		for _, w := range p.Report.Waiting {
@@ -339,14 +358,14 @@ func (q *Queue) held(by string, calls int) {
 	q.HeldElse -= q.HeldBack
 }
 
-// ordered returns the queues with the most calls first, then those with the most used calls.
+// ordered returns the queues with the most calls first, then those with the most that dead processes left.
 func ordered(all map[string]*Queue) []Queue {
 	queues := []Queue{}
 	for _, q := range slices.Collect(maps.Values(all)) {
 		queues = append(queues, *q)
 	}
 	slices.SortFunc(queues, func(x, y Queue) int {
-		return cmp.Or(cmp.Compare(y.Calls, x.Calls), cmp.Compare(y.Used, x.Used), cmp.Compare(x.Key, y.Key))
+		return cmp.Or(cmp.Compare(y.Calls, x.Calls), cmp.Compare(y.left, x.left), cmp.Compare(y.Used, x.Used), cmp.Compare(x.Key, y.Key))
 	})
 	return queues
 }

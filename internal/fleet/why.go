@@ -150,8 +150,19 @@ func held(row *Row, booked *Booked, why Why) int64 {
 		return 0
 	case booked != nil:
 		return 1
+	case why == WhyNobody:
+		return max(row.State.Waiting, row.lost()) + row.State.Booked
 	}
 	return max(row.State.Waiting, int64(row.Calls)) + row.State.Booked
+}
+
+// lost is how many calls waited when their processes last reported, if none of these lives. It is 0 if all may have had
+// their turns since. Redis itself counts calls that wait for slots, for longer than it keeps reports.
+func (row *Row) lost() int64 {
+	if row.Own.Kind() == reserve.KindSlots || float64(row.left) <= row.Rate*lateIdle.Seconds() {
+		return 0
+	}
+	return int64(row.left)
 }
 
 // there reports whether Redis has a state for a key.
@@ -198,11 +209,11 @@ func (r *Reader) booking(ctx context.Context, n Name, look *Look, row **Row, whi
 
 // busiest returns the row of the key with the most waiting calls, if no calls without a key wait.
 func (l *Look) busiest(ctx context.Context, r *Reader, n Name, row *Row) *Row {
-	if row.Waiting > 0 || row.Booked > 0 || row.Calls > 0 || row.Paused || row.Err != nil {
+	if row.Waiting > 0 || row.Booked > 0 || row.Calls > 0 || row.lost() > 0 || row.Paused || row.Err != nil {
 		return row
 	}
 	all, err := r.Look(ctx, n, 1)
-	if err != nil || len(all.Rows) == 0 || row.Used > 0 && all.Rows[0].Calls == 0 {
+	if err != nil || len(all.Rows) == 0 || row.Used > 0 && int64(all.Rows[0].Calls)+all.Rows[0].lost() == 0 {
 		return row
 	}
 	return &all.Rows[0]

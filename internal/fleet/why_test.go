@@ -490,6 +490,29 @@ var situations = []struct {
 		},
 	},
 	{
+		what: "a pause of processes whose heartbeats are late", held: 5, why: fleet.WhyPaused, also: []fleet.Why{fleet.WhySilent}, says: []string{"^It is paused until"},
+		more: `^5 calls wait, and no process has sent a heartbeat for 2\.[5-9]s: in \d+ms it is known whether one is alive\.$`,
+		make: func(s *scene) string {
+			s.abandoned(5)
+			reader, err := s.reader.Limiter(api, reserve.PerMinute(1))
+			require.NoError(s, err)
+			require.NoError(s, reader.Pause(s.Context(), time.Hour, "red"))
+			s.silent(2500*time.Millisecond, false)
+			return ""
+		},
+	},
+	{
+		what: "slots of processes whose heartbeats are late", held: 1, why: fleet.WhySlots, also: []fleet.Why{fleet.WhySilent}, says: []string{"^All 2 slots are held"},
+		more: `^A call took a slot \S+ ago\. 1 call waits, and no process has sent a heartbeat for 2\.[5-9]s: in \d+ms it is known`,
+		make: func(s *scene) string {
+			l, client := s.slots(2, 2)
+			s.waitsForSlot(l)
+			require.NoError(s, client.Close())
+			s.silent(2500*time.Millisecond, false)
+			return ""
+		},
+	},
+	{
 		what: "permits that no call of processes takes whose heartbeats are late", held: 2, why: fleet.WhySilent,
 		says: []string{`^2 calls wait, and no process has sent a heartbeat for 1\.[5-9]s: in 1\.\ds it is known`},
 		make: func(s *scene) string {
