@@ -335,8 +335,8 @@ func limitOf(text string) reserve.Limit {
 	return reserve.PerSecond(1e6 / a).Burst(int(b))
 }
 
-// during returns the moments of a stretch of time: none if its end is before its beginning, as after a sleep that
-// overslept the end of the test.
+// during returns the moments of a stretch of time: none if its end is before its beginning, as after a sleep that lasted
+// longer than the test.
 func during(moments []time.Duration, from, until time.Duration) []time.Duration {
 	slices.Sort(moments)
 	first, _ := slices.BinarySearch(moments, from)
