@@ -53,7 +53,7 @@ func (w Why) severity(held int64) Severity {
 }
 
 // title is a reason in a few words.
-func (w Why) title(row *Row, held int64) string {
+func (w Why) title(held int64) string {
 	switch w {
 	case WhyAway:
 		return "Redis does not answer"
@@ -211,7 +211,7 @@ func quoted(word string) string {
 func (l *Look) answer(a *Answer, first reason, row *Row, booked *Booked) {
 	a.Key, a.Reason, a.Text, a.More = row.Key, first.why, first.text, first.more
 	a.Held = held(row, booked, first.why)
-	a.Title = first.why.title(row, a.Held)
+	a.Title = first.why.title(a.Held)
 	a.Severity = first.why.severity(a.Held)
 	if h := row.State.Holders; a.Reason == WhySlots && a.Severity == SeverityStop && len(h) > 0 && time.Since(h[len(h)-1].Since) < stuck {
 		a.Severity = SeverityLook // slots come back one after the other, and calls take them: the last one lately
@@ -256,7 +256,7 @@ func (l *Look) nobody() Answer {
 		a.Text = fmt.Sprintf("No process has used the limit for ten minutes, and %s booked: start workers if none runs.",
 			count(a.Held, "call waits or is", "calls wait or are"))
 	}
-	a.Title, a.Severity = a.Reason.title(&Row{}, a.Held), a.Reason.severity(a.Held)
+	a.Title, a.Severity = a.Reason.title(a.Held), a.Reason.severity(a.Held)
 	if a.Reason == WhyNobody {
 		a.Do, a.Command = l.mend(WhyNobody, &Row{})
 	}

@@ -37,7 +37,7 @@ func TestEachReasonSaysWhatToDo(t *testing.T) {
 	for _, why := range []Why{WhyAway, WhyNoWrites, WhyCorrupt, WhyKind, WhyVersion, WhyStopped, WhyPaused, WhyNobody, WhySlots, WhyHeldBy, WhyUsedUp, WhySet, WhyDiffer, WhySilent, WhyFlow, WhyQueue} {
 		row := &Row{Queue: Queue{Key: "acme", HeldBy: "other"}}
 		row.State.Holders = []reserve.Holder{{Process: "~p", Number: 1, Slots: 1}}
-		title, severity := why.title(row, 1), why.severity(1)
+		title, severity := why.title(1), why.severity(1)
 		do, command := look.mend(why, row)
 		require.NotEqual(t, "Nothing", title, why)
 		require.NotEqual(t, SeverityFine, severity, why)

@@ -62,7 +62,7 @@ type Answer struct {
 
 // Away is the answer if the Redis at an address does not answer.
 func (r *Reader) Away(limit, at string, err error) *Answer {
-	a := &Answer{Limit: limit, Reason: WhyAway, Title: WhyAway.title(nil, 0), Severity: SeverityStop,
+	a := &Answer{Limit: limit, Reason: WhyAway, Title: WhyAway.title(0), Severity: SeverityStop,
 		Text: fmt.Sprintf("Redis at %s does not answer this command; if it is the fleet's Redis, each process follows its outage policy.", at), Evidence: []string{err.Error()}}
 	a.Do, a.Command = (&Look{Survey: &Survey{flags: r.Flags}}).mend(WhyAway, nil)
 	return a
