@@ -49,7 +49,7 @@ func SpreadOf(limits []*Limit) Spread {
 func Stop(ctx context.Context, c *Call, d time.Duration, until time.Time, reason string, every time.Duration) (Reply, []time.Duration, error) {
 	moment := unknown
 	if !until.IsZero() {
-		moment = until.UTC().Format(time.RFC3339)
+		moment = until.Add(time.Second - 1).UTC().Format(time.RFC3339) // not before: calls may probe from then on
 	}
 	moment += strings.Repeat("+", int(SpreadOf(c.Limits)))
 	return c.pause(ctx, d, moment+" "+reason, true, every) // an empty bucket would outlast the stop where Redis loses its data
