@@ -60,6 +60,11 @@ func (w *world) begin(p *process, l *load, caller int, random *rand.Rand, n int,
 	c.again = func() {
 		rest := time.Millisecond
 		switch {
+		case c.stopped: // it calls again at once, or soon
+			if rest = time.Duration((random.Float64()*float64(l.callers) - 0.5) * float64(20*time.Millisecond)); rest <= 0 {
+				w.begin(p, l, caller, random, n+1, until)
+				return
+			}
 		case c.state == missed || c.state == failed || c.state == booked:
 			rest += max(l.retry, 100*time.Millisecond)
 		case l.think > 0:
@@ -178,6 +183,9 @@ func (w *world) fail(c *call, err error) {
 	default:
 		w.judgeError(c, err)
 		w.finish(c, failed)
+		if c.stopped = errors.Is(err, reserve.ErrExhausted); c.stopped {
+			c.process.probe(c)
+		}
 	}
 	c.again()
 }

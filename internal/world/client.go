@@ -67,6 +67,9 @@ func newClient(w *world, p *process) *client {
 			Missed: func(turn, deadline time.Time, _ int) error {
 				return fmt.Errorf("%w: by %v", reserve.ErrWouldMissDeadline, turn.Sub(deadline))
 			},
+			Stopped: func(l *wire.Limit, s *wire.Stopped) error {
+				return fmt.Errorf("%w: %s: %s", reserve.ErrExhausted, l.Name.Text, s.Reason)
+			},
 		},
 	})
 	return m
@@ -216,8 +219,11 @@ func (m *client) ready(now time.Time) {
 		m.drive(b)
 	}
 	for _, e := range r.Tell {
-		if e.What == engine.Planning {
+		switch {
+		case e.What == engine.Planning:
 			m.replan(e.Limits)
+		case e.What == engine.Moved && m.world.plan.has(hardStop):
+			m.logStops()
 		}
 	}
 }

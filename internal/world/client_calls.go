@@ -105,7 +105,12 @@ func (m *client) look(c *call, e *engine.Call) {
 	}
 	var left time.Duration
 	var err error
-	m.step(func(now time.Time) {
+	step := m.step
+	if v.State == engine.Failed && m.world.plan.has(hardStop) { // its caller calls again before the process does anything else
+		step = func(event func(time.Time)) { event(m.time()) }
+		defer m.step(func(time.Time) {})
+	}
+	step(func(now time.Time) {
 		if e.Held && !c.waits { // it has a turn or a place, and its caller waits for it from now on
 			c.waits = true
 			err = m.engine.Resume(now, e)
@@ -312,8 +317,7 @@ func (m *client) try(limits []*wire.Limit, call func(context.Context, *wire.Call
 }
 
 // move does something to a limit, as an operator.
-func (m *client) move(limit int, call func(context.Context, *wire.Call) (wire.Reply, error), moved func(now time.Time, limits []*wire.Limit, micros int64)) {
-	limits := []*wire.Limit{m.limit(part{limit: limit})}
+func (m *client) move(limits []*wire.Limit, call func(context.Context, *wire.Call) (wire.Reply, error), moved func(now time.Time, limits []*wire.Limit, micros int64)) {
 	m.step(func(time.Time) { m.engine.Moves(limits) })
 	m.try(limits, call, func(reply wire.Reply, err error) {
 		if err != nil {
@@ -324,9 +328,19 @@ func (m *client) move(limit int, call func(context.Context, *wire.Call) (wire.Re
 }
 
 func (m *client) pause(limit int, d time.Duration) {
+	m.pausesBy(limit, d, func(ctx context.Context, c *wire.Call) (wire.Reply, []time.Duration, error) {
+		return wire.Pause(ctx, c, d, "the world", false)
+	})
+}
+
+// only returns a limit, for move.
+func (m *client) only(limit int) []*wire.Limit { return []*wire.Limit{m.limit(part{limit: limit})} }
+
+// pausesBy pauses a limit for a time by a script call.
+func (m *client) pausesBy(limit int, d time.Duration, call func(context.Context, *wire.Call) (wire.Reply, []time.Duration, error)) {
 	var left []time.Duration
-	m.move(limit, func(ctx context.Context, c *wire.Call) (reply wire.Reply, err error) {
-		reply, left, err = wire.Pause(ctx, c, d, "the world", false)
+	m.move(m.only(limit), func(ctx context.Context, c *wire.Call) (reply wire.Reply, err error) {
+		reply, left, err = call(ctx, c)
 		return reply, err
 	}, func(now time.Time, limits []*wire.Limit, micros int64) {
 		if m.engine.HasPaused(now, limits, micros, left); micros == 0 {
@@ -336,17 +350,17 @@ func (m *client) pause(limit int, d time.Duration) {
 }
 
 func (m *client) resume(limit int) {
-	m.move(limit, func(ctx context.Context, c *wire.Call) (wire.Reply, error) { return wire.Resume(ctx, c) }, m.engine.HasMoved)
+	m.move(m.only(limit), func(ctx context.Context, c *wire.Call) (wire.Reply, error) { return wire.Resume(ctx, c) }, m.engine.HasMoved)
 }
 
 func (m *client) set(limit int, to reserve.Limit) {
 	t := termsOf(to)
-	m.move(limit, func(ctx context.Context, c *wire.Call) (wire.Reply, error) {
+	m.move(m.only(limit), func(ctx context.Context, c *wire.Call) (wire.Reply, error) {
 		return wire.Set(ctx, c, t, time.Hour)
 	}, m.engine.HasMoved)
 }
 
-func (m *client) reset(limit int) { m.move(limit, wire.Reset, m.engine.HasMoved) }
+func (m *client) reset(limit int) { m.move(m.only(limit), wire.Reset, m.engine.HasMoved) }
 
 // states asks for the states of all limits.
 func (m *client) states(told func([]wire.State, error)) {

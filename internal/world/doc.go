@@ -8,10 +8,12 @@
 //
 // # The laws
 //
-//   - safe: a strict provider of the limit refuses no call, and no call is made in a pause
+//   - safe: a strict provider of the limit refuses no call, and no call is made in a pause, except one that probes a
+//     hard stop. Nobody probes a stop too soon after another call, or before an end that is known
 //   - used: while a call waits that could be made, no permit is lost, except what the events of the
 //     history may cost. [Guarantees] is the table: docs/how-it-works.md prints it
-//   - alive: when all events are over, each call has its turn, or its error, within a bound
+//   - alive: when all events are over, each call has its turn, or its error, within a bound. Calls at a limit with a
+//     hard stop fail: waiting calls within a second, and later ones at once
 //   - order: if nothing has happened for three seconds, at most one in twenty calls of paced limits
 //     has its turn out of the order in which calls came. A call has the place of a call before it, in its
 //     process, that gave up

@@ -59,11 +59,12 @@ const (
 
 // Actions of operators.
 const (
-	pause  = "pause" // again and again, if it lasts
-	resume = "resume"
-	set    = "set" // again and again between two limits, if it lasts
-	reset  = "reset"
-	replan = "replan" // one process, or all, have another plan: again and again, if it lasts
+	pause    = "pause"     // again and again, if it lasts
+	hardStop = "hard-stop" // of a limit: see stops.go
+	resume   = "resume"
+	set      = "set" // again and again between two limits, if it lasts
+	reset    = "reset"
+	replan   = "replan" // one process, or all, have another plan: again and again, if it lasts
 )
 
 var (
@@ -72,7 +73,7 @@ var (
 	ofTheServer = []string{down, restart, failOver, freeze, refuse, full}
 	ofMoments   = []string{flush, forget, clockStep, scriptFlush, newsCut, forgetQueue}
 	ofProcesses = []string{kill, start, crashes, stop, other}
-	ofOperators = []string{pause, resume, set, reset, replan}
+	ofOperators = []string{pause, hardStop, resume, set, reset, replan}
 )
 
 var refusals = []string{
@@ -176,6 +177,8 @@ func (w *world) effect(e *event) (begin, end func()) {
 		return func() { w.crash(e, w.plan.source("crash", 0)) }, nil
 	case pause:
 		return func() { w.again(e, func(int) { w.operator.pause(e.limit, e.by) }) }, nil
+	case hardStop:
+		return func() { w.operator.stopLimit(e) }, nil
 	case resume:
 		return func() { w.operator.resume(e.limit) }, nil
 	case set:

@@ -129,15 +129,8 @@ func (w *world) ran(verb string, keys, args []string) {
 		m := w.meterOf(part{limit: i})
 		w.advance()
 		switch verb {
-		case pause:
-			micros, _ := strconv.ParseFloat(own[0], 64)
-			until := w.now + time.Duration(micros*1e3)
-			m.pause(until)
-			m.pauses = append(m.pauses, paused{w.now, until})
-		case resume:
-			for k := range m.pauses {
-				m.pauses[k].until = min(m.pauses[k].until, w.now)
-			}
+		case pause, resume:
+			w.followPause(m, verb == pause && own[0] == "0")
 		case set:
 			a, b := own[0], own[1]
 			if a == "" {

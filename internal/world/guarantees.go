@@ -155,7 +155,7 @@ var Guarantees = []Guarantee{
 		Why: "Its first requests measure the round trip.",
 	},
 	{
-		Event: "A pause ends, or is ended", What: []string{pause, resume}, Rate: seconds(0.25), Count: seconds(0.25), Slots: seconds(0.25),
+		Event: "A pause or a hard stop ends, or is ended", What: []string{pause, hardStop, resume}, Rate: seconds(0.25), Count: seconds(0.25), Slots: seconds(0.25),
 		Why: "Redis notifies the waiting calls.",
 	},
 	{

@@ -273,7 +273,7 @@ func (w *world) judgeStates(all []wire.State, err error) {
 		if s.A != 0 && s.A != own.A && !w.plan.has(set, replan) {
 			w.violate("true", "the limit of %s is %v, says the state, and it is %v", name, s.A, own.A)
 		}
-		if s.Paused > 0 && !w.plan.has(pause) {
+		if s.Paused > 0 && !w.plan.has(pause, hardStop) {
 			w.violate("true", "%s is paused, says the state, and nobody has paused it", name)
 		}
 		if len(s.Holders) > 0 && !dead {
@@ -287,6 +287,7 @@ func (w *world) judgeError(c *call, err error) {
 	switch {
 	case errors.Is(err, reserve.ErrUnavailable) && w.plan.policy == reserve.PolicyFail:
 	case errors.Is(err, errKind) && (c.process.strange || slices.ContainsFunc(c.parts, func(p part) bool { return !w.rules(p.limit) })):
+	case errors.Is(err, reserve.ErrExhausted) && w.isStopped(c):
 	case errors.Is(err, reserve.ErrExceedsBurst) && w.plan.has(set, replan):
 	default:
 		w.violate("true", "call %d has an error without a reason: %v", c.n, err)

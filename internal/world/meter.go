@@ -26,6 +26,10 @@ type meter struct {
 	lastCost  float64
 
 	pauses  []paused
+	stops   []paused                   // hard stops: until they end, unless they are renewed
+	probes  string                     // the reason of the hard stop, which says when a call may probe it …
+	probed  time.Duration              // … when it was last stopped or probed …
+	known   time.Duration              // … and the end that the provider has named; 0: none
 	sets    []setting                  // the limits that were set
 	text    string                     // the limit in force, if it has plans …
 	form    string                     // … and what a limit of another kind than the keys has before its numbers
@@ -382,7 +386,13 @@ func (p *plan) troubled() bool {
 func (m *meter) isPaused(c *call) (until time.Duration, is bool) {
 	p := c.process
 	for _, of := range m.pauses {
-		heard := of.from + p.longest + 10*time.Millisecond
+		late := p.longest + 10*time.Millisecond
+		heard := of.from + late
+		for i := range p.events {
+			if e := &p.events[i]; e.what == stop && e.process == p.n && e.at <= heard && of.from < e.ends() {
+				heard = e.ends() + late
+			}
+		}
 		if heard < p.now && p.now < of.until && p.began+time.Second < of.from &&
 			!slices.ContainsFunc(p.events, func(e event) bool {
 				return !slices.Contains(ofOperators, e.what) && !slices.Contains(ofProcesses, e.what)

@@ -81,7 +81,7 @@ type event struct {
 	process   int           // the process that is affected; anybody: all processes
 	limit     int           // the limit that is affected
 	chance    float64       // the probability that a message is affected
-	by        time.Duration // a delay, a lag, a step of a clock, a pause, a period
+	by        time.Duration // a delay, a lag, a step of a clock, a pause, a hard stop, a period
 	to        string        // a limit, or the text of a refusal
 	key       string        // the key whose plan changes …
 	keys      int           // … or each time a random one of so many
@@ -95,7 +95,7 @@ func (p *plan) limit(of part) *limitPlan { return &p.limits[max(0, of.limit)] }
 // ends returns when an event is over, with all that it has delayed.
 func (e *event) ends() time.Duration {
 	end := e.at + e.lasts
-	if slices.Contains(ofMessages, e.what) || e.what == pause {
+	if slices.Contains(ofMessages, e.what) || e.what == pause || e.what == hardStop {
 		end += e.by
 	}
 	return end

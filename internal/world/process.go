@@ -44,6 +44,7 @@ type call struct {
 	comes    bool   // its caller comes for its turn
 	madeAt   time.Duration
 	unjudged bool   // it is not judged: see opens
+	stopped  bool   // a hard stop has ended it
 	again    func() // makes its caller continue
 }
 

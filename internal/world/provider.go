@@ -149,4 +149,4 @@ func (p *paced) change(a, b float64) {
 	p.changes = append(p.changes, next)
 }
 
-func (p *paced) pause(until time.Duration) { p.paused = max(p.paused, until) }
+func (p *paced) pause(until time.Duration) { p.paused = until }

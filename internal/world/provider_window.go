@@ -21,7 +21,7 @@ type allowance struct {
 
 func (c *counted) change(a, _ float64) { c.changes = append(c.changes, allowance{c.now, a}) }
 
-func (c *counted) pause(until time.Duration) { c.paused = max(c.paused, until) }
+func (c *counted) pause(until time.Duration) { c.paused = until }
 
 // bounds returns the least and the most permits that a provider may allow now.
 func (c *counted) bounds() (least, most float64) {

@@ -102,6 +102,7 @@ func (w *world) playOn() {
 // tick judges the world from time to time.
 func (w *world) tick() {
 	w.advance()
+	w.judgeStops()
 	w.after(50*time.Millisecond, w.tick)
 }
 
