@@ -46,75 +46,106 @@ func (a *app) endsOfGroup(ctx context.Context, cmd *cobra.Command, group string,
 	if cmd.Flags().Changed("limit") {
 		return usageError{fmt.Errorf("--limit: %s is a group, and its limits differ: name one of them", group)}
 	}
-	end := ends[cmd.Name()]
-	var targets []*target
-	var plans []*fleet.Change
-	var texts, further []string
-	var failed []error // the others are changed nevertheless
+	p := &groupPlan{}
 	for _, n := range names {
-		keys, more, err := a.keysOf(ctx, n, key)
-		if err != nil {
-			return err
-		}
-		if more {
-			further = append(further, fmt.Sprintf("Of %s, the %d keys with the most calls were looked at: name others, as in %s",
-				n, keysOfGroup, a.fleet.Command(cmd.Name(), n.String(), "KEY")))
-		}
-		for _, key := range keys {
-			t := &target{}
-			if t.Target, err = a.fleet.Target(ctx, n, key, ""); errors.Is(err, fleet.ErrUnused) {
-				further = append(further, fmt.Sprintf("No process has used %s for ten minutes. If it is %s, run: %s",
-					n, end.what, a.fleet.Command(append(fleet.Words(cmd.Name(), n, key), "--limit", "LIMIT")...)))
-				break
-			} else if err != nil {
-				return err
-			}
-			if t.Row.Err != nil {
-				failed = append(failed, fmt.Errorf("%s: %w", t, t.Row.Err))
-				continue
-			}
-			if !end.holds(t.Row) {
-				continue
-			}
-			plan, err := c.plan(t)
-			if err != nil {
-				return err
-			}
-			targets, plans, texts = append(targets, t), append(plans, plan), append(texts, plan.What)
-		}
-	}
-	if len(plans) > 0 {
-		if err := a.confirm(strings.Join(texts, ", and ")); err != nil {
+		if err := a.planEnds(ctx, p, cmd.Name(), n, key, c); err != nil {
 			return err
 		}
 	}
-	done := []map[string]string{}
-	for i, t := range targets {
-		if err := t.Make(ctx, plans[i], me()); err != nil {
-			failed = append(failed, err)
-			continue
-		}
-		done = append(done, t.done(texts[i]))
-		if a.format != "json" {
-			fmt.Fprintln(a.out, "done:", plain(texts[i]))
-		}
-	}
-	if a.format == "json" {
-		if err := a.json(done); err != nil {
+	if len(p.changes) > 0 {
+		if err := a.confirm(p.what()); err != nil {
 			return err
 		}
 	}
-	if len(plans) == 0 {
+	if err := a.makeAll(ctx, p); err != nil {
+		return err
+	}
+	if len(p.changes) == 0 {
 		of := group
 		if len(key) > 0 {
 			of += " for the key " + key[0]
 		}
-		further = slices.Insert(further, 0, fmt.Sprintf("No limit of %s is %s.", of, end.what))
+		p.further = slices.Insert(p.further, 0, fmt.Sprintf("No limit of %s is %s.", of, ends[cmd.Name()].what))
 	}
-	for _, text := range further {
+	for _, text := range p.further {
 		fmt.Fprintln(a.errs, plain(text))
 	}
-	return errors.Join(failed...)
+	return errors.Join(p.failed...)
+}
+
+// groupPlan is what a command changes at the limits of a group.
+type groupPlan struct {
+	changes []planned
+	further []string // what else the user may want to do
+	failed  []error  // the other limits are changed nevertheless
+}
+
+// planned is a change of one limit or key.
+type planned struct {
+	*target
+	change *fleet.Change
+}
+
+// what says all changes.
+func (p *groupPlan) what() string {
+	var texts []string
+	for _, planned := range p.changes {
+		texts = append(texts, planned.change.What)
+	}
+	return strings.Join(texts, ", and ")
+}
+
+// planEnds adds to a plan the changes of one limit that end something.
+func (a *app) planEnds(ctx context.Context, p *groupPlan, verb string, n fleet.Name, key []string, c change) error {
+	end := ends[verb]
+	keys, more, err := a.keysOf(ctx, n, key)
+	if err != nil {
+		return err
+	}
+	if more {
+		p.further = append(p.further, fmt.Sprintf("Of %s, the %d keys with the most calls were looked at: name others, as in %s",
+			n, keysOfGroup, a.fleet.Command(verb, n.String(), "KEY")))
+	}
+	for _, key := range keys {
+		t := &target{}
+		if t.Target, err = a.fleet.Target(ctx, n, key, ""); errors.Is(err, fleet.ErrUnused) {
+			p.further = append(p.further, fmt.Sprintf("No process has used %s for ten minutes. If it is %s, run: %s",
+				n, end.what, a.fleet.Command(append(fleet.Words(verb, n, key), "--limit", "LIMIT")...)))
+			return nil
+		} else if err != nil {
+			return err
+		}
+		switch {
+		case t.Row.Err != nil:
+			p.failed = append(p.failed, fmt.Errorf("%s: %w", t, t.Row.Err))
+		case end.holds(t.Row):
+			change, err := c.plan(t)
+			if err != nil {
+				return err
+			}
+			p.changes = append(p.changes, planned{t, change})
+		}
+	}
+	return nil
+}
+
+// makeAll makes the changes of a plan, and says which were made.
+func (a *app) makeAll(ctx context.Context, p *groupPlan) error {
+	done := []map[string]string{}
+	for _, planned := range p.changes {
+		if err := planned.Make(ctx, planned.change, me()); err != nil {
+			p.failed = append(p.failed, err)
+			continue
+		}
+		done = append(done, planned.done(planned.change.What))
+		if a.format != "json" {
+			fmt.Fprintln(a.out, "done:", plain(planned.change.What))
+		}
+	}
+	if a.format == "json" {
+		return a.json(done)
+	}
+	return nil
 }
 
 // keysOf returns the keys of a limit at which to look, and whether there are more.
