@@ -123,7 +123,7 @@ func (w *world) ran(verb string, keys, args []string) {
 	const all = lua.ArgsOfAll
 	own := args[all+lua.ArgsOfLimit*len(keys)/lua.KeysOfLimit:]
 	for i := range w.plan.limits {
-		if keys[0] != w.key(i) {
+		if !slices.Contains(keys, w.key(i)) {
 			continue
 		}
 		m := w.meterOf(part{limit: i})

@@ -102,7 +102,9 @@ func (w *world) followPause(m *meter, probes bool) {
 		}
 		return
 	}
-	m.probes, m.probed = reason, w.now
+	if reason != m.probes {
+		m.probes, m.probed = reason, w.now
+	}
 	m.pause(until)
 	if until == w.now {
 		for k := range m.pauses {
@@ -143,7 +145,7 @@ func (w *world) judgeStops() {
 		}
 		for _, m := range w.metersOf(c) {
 			s, is := w.stopOf(m)
-			may := 50*time.Millisecond + 8*p.longest
+			may := 50*time.Millisecond + 14*p.longest // six trips, as the table says of first calls, and its own
 			if c.joined < s.from {
 				may += time.Second
 			}
