@@ -27,7 +27,8 @@
 --                    them: all its turns go back, unless another call has spent permits since
 --                    (of a quota: unless they were spent long ago). '': none
 --         EDGES      the edges of a quota's windows, rising, from the current window or the one
---                    before: at least two are later than now. '': no quota
+--                    before: at least two are later than now. Of a rolling limit, for how many micros after
+--                    its moment a turn may be used, which B has room for. '': none, or another kind
 --         CLOCK      Redis's time now, in micros: the time in the caller's last or first reply,
 --                    plus what has passed since on its monotonic clock. 0: not known
 --       then the arguments of the script itself.

@@ -41,6 +41,9 @@ func (h *history) known(p *process) []queuemodel.Limit {
 		if m.lost && (r.kind == "p" || r.kind == "w") && len(l.Reach) > 0 {
 			l.Reach[0] = max(l.Reach[0], 0)
 		}
+		if r.kind == "r" {
+			l.Late = r.late
+		}
 		if r.kind == "q" {
 			first := (math.Floor((h.now()-p.way)/windowMicros) - float64(h.IntN(2))) * windowMicros
 			for k := range 5 {

@@ -69,6 +69,7 @@ type spending struct {
 type ruling struct {
 	kind string
 	a, b float64
+	late float64 // a turn may be used so much later, and b is longer by that
 	set  bool
 
 	inForceA, inForceB float64
@@ -162,6 +163,9 @@ func newHistory(seed uint64, client *redis.Client, prefix string, other map[stri
 			r.a, r.b = float64(3+h.IntN(30)), 1e4
 		case "r":
 			r.a, r.b = float64(3+h.IntN(20)), []float64{3e5, 2e6}[h.IntN(2)]
+			if int(r.a)%2 == 0 {
+				r.late = r.b / 10
+			}
 		case "s":
 			r.a, r.b = []float64{1, 1, 2, 5, 20}[h.IntN(5)], 1
 		case "w":
@@ -201,7 +205,7 @@ func (h *history) play() error {
 		// What was lost of a window nobody knows, and not that the limit was set.
 		off := (r.kind == "q" || r.kind == "r") && (lost || h.counts["step"] > 0) || r.set && lost ||
 			h.counts["silent"] > 0 || r.kind == "s" && lost && h.counts["step"] > 0 || r.kind == "w" && lost // what the last call is to pay for may lie beyond the horizon
-		buckets = append(buckets, &bucket{kind: r.kind, a: r.a, b: r.b, tat: startMicros - 1e12, off: off})
+		buckets = append(buckets, &bucket{kind: r.kind, a: r.a, b: r.b - r.late, tat: startMicros - 1e12, off: off})
 	}
 	return h.referee.verdict(buckets)
 }

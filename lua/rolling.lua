@@ -80,6 +80,12 @@ function rolling.unspend(l, cost)
   return true
 end
 
+-- A turn may be late if the limit in force is that of the caller: other windows may have no room for that.
+function rolling.usable(l, _, due)
+  local late = l.limit == l.mine and ARGV[HEAD + WIDTH * (l.j - 1) + EDGES] or ''
+  return due + (tonumber(late) or 0)
+end
+
 function rolling.move(l, micros) l.offset = l.offset + micros end
 function rolling.pace(l) return l.b / l.a end
 function rolling.life(l) return max(0, l.moment + l.offset - now) + l.b end

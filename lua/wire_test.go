@@ -58,6 +58,9 @@ func headArgs(who queuemodel.Caller, limits []queuemodel.Limit) []any {
 		for _, e := range l.Edges {
 			edges = append(edges, whole(e))
 		}
+		if l.Late > 0 {
+			edges = []string{whole(l.Late)}
+		}
 		rank := whole(l.Rank)
 		if l.Plan {
 			rank = "+" + rank

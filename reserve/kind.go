@@ -117,8 +117,9 @@ func (l Limit) In(zone *time.Location) Limit {
 
 // Margin keeps a distance from the edges of windows, because clocks differ from the API's and calls
 // need time to arrive. A quota grants no permits within the margin after the beginning of a window and
-// before its end. The window of a rolling limit is longer by the margin. It is at most a quarter of
-// the window.
+// before its end. The window of a rolling limit is longer by the margin. Half of that is for callers that
+// come late for their turns, and half for the way to the API. The margin is at most a quarter of the
+// window.
 func (l Limit) Margin(d time.Duration) Limit {
 	l.margin = d
 	return l

@@ -63,6 +63,9 @@ func (c *core) lookUp(key string) (limit Limit, version int64, err error) {
 func (l *Limit) numbers() wire.Terms {
 	t := wire.Terms{Kind: wire.Kinds[l.kind].Letter, Calendar: l.calendar()}
 	t.A, t.B = forms[l.kind].terms(l)
+	if l.kind == KindRolling {
+		t.Late = l.margin.Microseconds() / 2
+	}
 	return t
 }
 

@@ -235,6 +235,11 @@ func (s *State) usable(cost, due float64) float64 {
 		return s.edges[s.windowAt(due)+1] - s.b
 	case "s":
 		return due + 1e6
+	case "r":
+		if s.a == s.callers.A && s.b == s.callers.B {
+			return due + s.callers.Late
+		}
+		return due
 	default:
 		return due
 	}

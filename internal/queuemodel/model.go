@@ -24,6 +24,7 @@ type Limit struct {
 	Back    string // process and serial of each ask whose turns go back
 	Clock   float64
 	Edges   []float64
+	Late    float64 // of a rolling limit: for how many micros after its moment a turn may be used
 }
 
 // Caller is the process that asks, and the time at which it asks.
@@ -123,6 +124,7 @@ type State struct {
 	settles                         bool
 	window                          map[float64]float64
 	edges                           []float64
+	callers                         Limit // what the caller takes for it
 	log                             []entry
 	used, moment, offset            float64
 	stored                          float64
@@ -194,7 +196,7 @@ func (c *call) load(j int) *State {
 	if s.keptTill <= c.Now {
 		s.kept, s.keptTill = 0, 0
 	}
-	s.edges = l.Edges
+	s.edges, s.callers = l.Edges, l
 	for len(s.edges) > 1 && c.at >= s.edges[1] {
 		s.edges = s.edges[1:]
 	}

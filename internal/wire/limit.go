@@ -22,6 +22,8 @@ type Terms struct {
 	Edges func(micros int64) []int64
 	// Calendar is the text of a quota's windows: see calendar.Edges. It is empty for other kinds.
 	Calendar string
+	// Late is for how many micros after its moment a turn of a rolling limit may be used. B is longer by more.
+	Late int64
 }
 
 // like reports whether two limits have the same kind and calendar.
@@ -264,6 +266,9 @@ func (l *Limit) tell(a *args, c *Call, back string) string {
 	a.setText(first+scripts.LimitReach, reach)
 	a.setText(first+scripts.LimitBack, back)
 	a.setNumber(first+scripts.LimitClock, clock)
+	if l.Late > 0 {
+		a.setNumber(first+scripts.LimitEdges, l.Late)
+	}
 	if l.Edges != nil {
 		micros := clock
 		if micros == 0 || l.stepped.After(l.heard) {

@@ -38,6 +38,7 @@ func (l *Limit) Plan(t Terms, version int64) (of Terms, its int64) {
 func (l *Limit) have(t Terms, version int64) {
 	l.plan = version
 	if l.Same(t) {
+		l.Late = t.Late
 		return
 	}
 	l.unsaid = true
@@ -95,6 +96,7 @@ func problemOfPlan(text string) error {
 // the keys.
 func readPlan(text string, base Terms) (rank int64, t Terms, ok bool) {
 	t, words := base, strings.Fields(text)
+	t.Late = 0 // the margin is not in a reply
 	if len(words) == 5 {
 		t = Terms{Kind: words[1]}
 		if words[2] != "-" {

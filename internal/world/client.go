@@ -162,7 +162,7 @@ func termsOf(l reserve.Limit) wire.Terms {
 			return edges
 		}
 	case reserve.KindRolling:
-		t.A, t.B = float64(l.MaxBurst()), float64(l.MaxBurst())/l.Rate()*1e6
+		t.A, t.B, t.Late = float64(l.MaxBurst()), float64(windowOf(l).Microseconds()), marginOf(l).Microseconds()/2
 	case reserve.KindSlots:
 		t.A, t.B = float64(l.MaxBurst()), 1
 	}

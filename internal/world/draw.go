@@ -73,6 +73,9 @@ func (d *drawer) drawLimits() {
 			kind = reserve.Kind(d.IntN(kinds))
 		}
 		l := limitPlan{name: string(rune('a' + i)), limit: d.limitOf(kind)}
+		if random := d.source("margin", i); kind == reserve.KindRolling && random.IntN(3) == 0 {
+			l.limit = l.limit.Margin(time.Duration(random.Float64() * float64(windowOf(l.limit)) / 4).Truncate(time.Millisecond))
+		}
 		l.settles = kind == reserve.KindPaced && d.chance(0.1)
 		if kind == reserve.KindPaced && !l.settles && d.chance(0.5) {
 			l.lease = d.duration(20*time.Millisecond, time.Second)
@@ -227,7 +230,7 @@ func (d *drawer) pace(limit int) float64 {
 	case reserve.KindSlots:
 		return l.Rate() * 10
 	}
-	return l.Rate()
+	return rateOf(l)
 }
 
 // parts draws what calls need: all limits, or some of them.
@@ -347,7 +350,7 @@ func (d *drawer) another(l reserve.Limit) reserve.Limit {
 	case reserve.KindQuota:
 		return reserve.Quota(n, reserve.CalendarMinute)
 	case reserve.KindRolling:
-		return reserve.Rolling(n, time.Duration(float64(l.MaxBurst())/l.Rate()*float64(time.Second)).Round(10*time.Millisecond))
+		return reserve.Rolling(n, (windowOf(l) - marginOf(l)).Round(10*time.Millisecond)).Margin(marginOf(l))
 	case reserve.KindSlots:
 		return reserve.Concurrent(n)
 	case reserve.KindWarmingUp:

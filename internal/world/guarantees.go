@@ -212,7 +212,7 @@ func (w *world) mayLose(m *meter) time.Duration {
 			each += time.Duration(c.Windows) * q.window
 		}
 		if c.Turn {
-			total += time.Duration((m.givenUp + m.lapsed) / m.plan.limit.Rate() * float64(time.Second))
+			total += time.Duration((m.givenUp + m.lapsed) / rateOf(m.plan.limit) * float64(time.Second))
 		}
 		if g.What == nil {
 			total += time.Duration(w.rests(time.Duration(c.Trips)*trip)) * each
@@ -233,7 +233,7 @@ func (w *world) mayLose(m *meter) time.Duration {
 		}
 	}
 	if kind == reserve.KindRolling || kind == reserve.KindQuota {
-		total += time.Duration(m.gone / m.plan.limit.Rate() * float64(time.Second))
+		total += time.Duration(m.gone / rateOf(m.plan.limit) * float64(time.Second))
 	}
 	return total + w.usual(m, trip)
 }
@@ -260,7 +260,7 @@ func (w *world) usual(m *meter, trip time.Duration) time.Duration {
 	case reserve.KindWarmingUp:
 		return 2 * warmUpOf(l)
 	case reserve.KindRolling, reserve.KindQuota:
-		return time.Duration((3 + 0.003*m.used) / l.Rate() * float64(time.Second))
+		return time.Duration((3 + 0.003*m.used) / rateOf(l) * float64(time.Second))
 	}
 	rounding := 0.003
 	if len(w.plan.limits) > 1 { // a burst of 1 is not used to the full if calls need several limits: see docs/joint.md

@@ -86,7 +86,7 @@ func (w *world) patience() time.Duration {
 		case reserve.KindSlots:
 			worst += time.Duration(2+cost/l.Rate()) * (w.slowest() + 100*time.Millisecond)
 		case reserve.KindRolling:
-			worst += time.Duration((1 + cost/float64(l.MaxBurst())) * float64(l.MaxBurst()) / l.Rate() * float64(time.Second))
+			worst += time.Duration((1 + cost/float64(l.MaxBurst())) * float64(windowOf(l)))
 		default:
 			worst += time.Duration(cost/l.Rate()*float64(time.Second)) + 2*warmUpOf(l)
 		}

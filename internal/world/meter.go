@@ -114,7 +114,7 @@ func providerOf(l reserve.Limit, tolerated time.Duration, clock time.Time) provi
 		begin, end := l.Window(clock)
 		return newQuota(n, end.Sub(begin), clock.Sub(begin))
 	case reserve.KindRolling:
-		return newRolling(n, time.Duration(n/l.Rate()*float64(time.Second)), tolerated)
+		return newRolling(n, windowOf(l), tolerated+marginOf(l)/2)
 	case reserve.KindSlots:
 		return newSlots(n)
 	case reserve.KindWarmingUp:
@@ -124,8 +124,27 @@ func providerOf(l reserve.Limit, tolerated time.Duration, clock time.Time) provi
 }
 
 // warmUpOf returns the period of a limit that warms up.
-func warmUpOf(l reserve.Limit) time.Duration {
-	_, text, _ := strings.Cut(l.String(), " warmup ")
+func warmUpOf(l reserve.Limit) time.Duration { return in(l, " warmup ") }
+
+// marginOf returns the margin of a rolling limit.
+func marginOf(l reserve.Limit) time.Duration { return in(l, " margin ") }
+
+// windowOf returns the window of a rolling limit, with its margin.
+func windowOf(l reserve.Limit) time.Duration {
+	return time.Duration(float64(l.MaxBurst())/l.Rate()*float64(time.Second)).Round(time.Microsecond) + marginOf(l)
+}
+
+// rateOf returns how many permits a second a limit grants at most.
+func rateOf(l reserve.Limit) float64 {
+	if l.Kind() == reserve.KindRolling {
+		return float64(l.MaxBurst()) / windowOf(l).Seconds()
+	}
+	return l.Rate()
+}
+
+// in returns the time that the text of a limit has behind a word.
+func in(l reserve.Limit, word string) time.Duration {
+	_, text, _ := strings.Cut(l.String(), word)
 	text, _, _ = strings.Cut(text, " ")
 	period, _ := time.ParseDuration(text)
 	return period

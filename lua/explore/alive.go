@@ -98,7 +98,7 @@ func (x *explorer) bound(w *world) int64 {
 		case "q":
 			all += rounds * window
 		case "r":
-			all += rounds * int64(p.b)
+			all += rounds * int64(x.Limits[j].B)
 		case "s":
 			all += permits * 600_000
 		}

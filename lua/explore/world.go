@@ -241,7 +241,7 @@ func (x *explorer) first() *world {
 		}
 	}
 	for _, l := range x.Limits {
-		w.providers = append(w.providers, provider{kind: l.Kind, a: l.A, b: l.B, tat: start - 1e12})
+		w.providers = append(w.providers, provider{kind: l.Kind, a: l.A, b: l.B - float64(l.Late), tat: start - 1e12})
 	}
 	x.beats(w)
 	return w
