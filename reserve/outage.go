@@ -140,7 +140,10 @@ var away = map[Policy]engine.Away{
 func (o Outage) share(l *wire.Limit) (perSecond float64, burst int) {
 	part := o.FallbackFraction
 	if alive := l.Name.Alive.Load(); alive > 0 {
-		part = o.Safety / float64(alive)
+		counted := o.Safety / float64(alive)
+		if part = min(part, counted); !l.Name.Fewer.Load() {
+			part = counted
+		}
 	}
 	perSecond, most := l.Pace(time.Now())
 	return perSecond * part, max(1, int(min(most, maxBurst)*part))

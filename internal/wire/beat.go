@@ -30,6 +30,7 @@ type Name struct {
 
 	Rank  atomic.Int64           // the rank of this limit among the limits of other processes: see beat.lua
 	Alive atomic.Int64           // how many processes; 0: not known
+	Fewer atomic.Bool            // … and others may live that have sent no heartbeat yet
 	Other atomic.Pointer[Ruling] // what is in force, if this limit is not and its calls must not be made; nil otherwise
 	Sure  atomic.Bool            // Redis has sent its kind, since the name is in use
 	Ended atomic.Bool            // its limiter was closed: no more calls join
@@ -133,6 +134,9 @@ func Beat(ctx context.Context, h *Heartbeat) (Pulse, error) {
 			rank = 0
 		}
 		n.Rank.Store(rank)
+		if p.Lowest == 0 { // after a loss of data, living processes return one after the other
+			alive = max(alive, n.Alive.Load())
+		}
 		n.Alive.Store(alive)
 		p.Names = append(p.Names, ruling)
 	}

@@ -81,7 +81,10 @@ var errKind = fmt.Errorf("%w: another kind is in force", reserve.ErrInvalid)
 func (m *client) share(l *wire.Limit) (perSecond float64, burst int) {
 	part := 0.1
 	if alive := l.Name.Alive.Load(); alive > 0 {
-		part = 0.9 / float64(alive)
+		counted := 0.9 / float64(alive)
+		if part = min(part, counted); !l.Name.Fewer.Load() {
+			part = counted
+		}
 	}
 	perSecond, most := l.Pace(m.time())
 	return perSecond * part, max(1, int(most*part))

@@ -198,7 +198,7 @@ func (w *world) slowestRate(l reserve.Limit) float64 {
 // besides returns how many permits processes use under the policy local while others have the full rate. If
 // Redis is unreachable for all, processes may have different orders of calls.
 func (w *world) besides(l reserve.Limit) (permits float64) {
-	const probe = 750 * time.Millisecond // the longest default
+	const probe, counted = 750 * time.Millisecond, 1500 * time.Millisecond // the longest default; by when all processes are counted
 	n := len(w.plan.processes)
 	share, burst := 0.9*l.Rate()/float64(n), float64(l.MaxBurst())
 	for i := range w.plan.events {
@@ -218,6 +218,9 @@ func (w *world) besides(l reserve.Limit) (permits float64) {
 			alone = n
 		}
 		permits += float64(alone) * (burst + share*away.Seconds())
+		if alone == n && e.at < counted { // more than nine processes that do not know how many they are
+			permits += max(0, 0.1*float64(n)-0.9) * l.Rate() * (e.ends() - e.at + away).Seconds()
+		}
 	}
 	return permits
 }
