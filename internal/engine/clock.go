@@ -12,6 +12,9 @@ const (
 	// samples is how many round trips are kept.
 	samples = 128
 
+	// jump is the least step of Redis's clock that counts: STEP of head.lua.
+	jump = time.Second
+
 	// alike is how many successive round trips must be about as fast as the fastest one before half of that is
 	// taken as the way back. The first trips connect, log in and send the scripts before Redis reads its clock,
 	// and a busy machine delays any trip. A turn that is late for such a reason is late once. A turn that is
@@ -37,6 +40,7 @@ type clock struct {
 	// stepped is when Redis's clock stepped ahead, and before is the upper bound before that.
 	stepped time.Time
 	before  time.Time
+	jumped  bool // it has stepped far, ahead or back, and nobody has acted on that
 
 	trips [samples]trip
 	next  int
@@ -153,6 +157,7 @@ func (c *clock) bound(low, high, now time.Time) {
 	}
 	b.low, b.high = later(b.low, low), earlier(b.high, high)
 	if least, most := c.within(); least.After(most) {
+		c.jumped = c.jumped || was.Sub(high).Abs() > jump
 		if high.Before(was) && now.Sub(c.stepped) > window {
 			c.stepped, c.before = now, was
 		}

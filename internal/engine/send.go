@@ -125,6 +125,10 @@ func (e *Engine) Reply(now time.Time, b *Batch, r *Result) {
 	case Ask, Leave, Settle, Inspect:
 		at, early = e.Heard(&b.Call, &r.Reply, r.Sent, r.Arrived)
 	}
+	if e.clock.jumped {
+		e.clock.jumped = false
+		e.refreshLines(func(l *line) bool { return l.need.any((*wire.Limit).Windowed) }) // windows of a calendar come sooner, or later
+	}
 	switch {
 	case b.answered != nil:
 		b.answered(now, r)
