@@ -313,8 +313,10 @@ func (b *Batch) add(l *line, item wire.Item, p *place) {
 			of.Tag = p.tags[i]
 			b.takesBack(of.Limit, p.back)
 		}
+		b.takesBack(of.Limit, l.back)
 		b.parts = append(b.parts, of)
 	}
+	l.back = ""
 	item.Parts = b.parts[first:len(b.parts):len(b.parts)]
 	b.Items = append(b.Items, item)
 	b.asks = append(b.asks, asked{line: l, place: p})
@@ -325,10 +327,18 @@ func (b *Batch) takesBack(limit int, ask string) {
 	if ask == "" {
 		return
 	}
-	asks := strings.FieldsFunc(b.back[limit], func(r rune) bool { return r == ';' })
-	if !slices.Contains(asks, ask) {
-		b.back[limit] = strings.Join(append(asks, ask), ";")
+	b.back[limit] = joined(b.back[limit] + ";" + ask)
+}
+
+// joined returns asks without empty ones, and each of them once.
+func joined(asks string) string {
+	var all []string
+	for _, ask := range strings.FieldsFunc(asks, func(r rune) bool { return r == ';' }) {
+		if !slices.Contains(all, ask) {
+			all = append(all, ask)
+		}
 	}
+	return strings.Join(all, ";")
 }
 
 // again prepares a batch for asking once more, because its reply was lost. Redis takes back what the first

@@ -225,6 +225,12 @@ func (m *client) ready(now time.Time) {
 		switch {
 		case e.What == engine.Planning:
 			m.replan(e.Limits)
+		case e.What == engine.Voided && m.world.plan.remembers() == 1:
+			for _, p := range append([]engine.Part{e.Need.Part}, e.Need.More...) {
+				if of := m.world.byState[p.Limit.Keys[0]]; of.plan.limit.Kind() == reserve.KindQuota {
+					of.gone += float64(int64(e.N) * p.Cost)
+				}
+			}
 		case e.What == engine.Moved && m.world.plan.has(hardStop):
 			m.logStops()
 		}

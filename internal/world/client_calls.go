@@ -168,35 +168,62 @@ func (m *client) mayBeGranted(c *call) bool {
 // flight is an ask in flight. If its reply was lost, it is sent again.
 type flight struct {
 	serial  int64
-	scripts int  // the number of asks that Redis had answered when it was first sent
-	lost    bool // a reply may have been lost
+	scripts int                // the number of asks that Redis had answered when it was first sent
+	lost    map[*meter]float64 // its permits, if a reply may have been lost
 }
 
 // sends notes that a batch is sent.
 func (m *client) sends(b *engine.Batch) {
 	if b.Script == engine.Ask && m.asks[b].serial != b.Call.Serial {
+		m.takenBack(m.asks[b])
 		m.asks[b] = flight{serial: b.Call.Serial, scripts: m.server.answered()}
 	}
 }
 
+// remembers returns of how many asks Redis can take back turns of a quota: see EARLIER of quota.lua. Scripts of earlier
+// processes remember the last ask alone.
+func (p *plan) remembers() int {
+	if slices.ContainsFunc(p.processes, func(q processPlan) bool { return q.version == earlier }) {
+		return 1
+	}
+	return 9
+}
+
 // hasSent notes that a batch is back. If its reply was lost, Redis takes back its turns of a quota. If it has answered
-// more asks since than it remembers (EARLIER of quota.lua), these turns are lost.
+// more asks since than it remembers, these turns are lost.
 func (m *client) hasSent(b *engine.Batch, err error) {
-	const remembered = 9
 	f := m.asks[b]
 	switch {
 	case f.serial != b.Call.Serial || b.Script != engine.Ask:
 	case fault.Away(err):
-		f.lost = true
+		f.lost = m.permitsOfAll(b)
 		m.asks[b] = f
 	default:
-		for _, of := range m.world.meters {
-			if f.lost && of.plan.limit.Kind() == reserve.KindQuota && m.server.answered()-f.scripts > remembered {
-				of.gone += m.permitsOf(b, of)
+		for o, f := range m.asks {
+			if o == b || f.serial != o.Call.Serial { // it is over, or has failed for good
+				m.takenBack(f)
+				delete(m.asks, o)
 			}
 		}
-		delete(m.asks, b)
 	}
+}
+
+// takenBack notes that Redis takes back the turns of an ask, or that they are lost.
+func (m *client) takenBack(f flight) {
+	for of, permits := range f.lost {
+		if of.plan.limit.Kind() == reserve.KindQuota && m.server.answered()-f.scripts > m.world.plan.remembers() {
+			of.gone += permits
+		}
+	}
+}
+
+// permitsOfAll returns how many permits of each limit a batch asks for.
+func (m *client) permitsOfAll(b *engine.Batch) map[*meter]float64 {
+	all := map[*meter]float64{}
+	for _, of := range m.world.meters {
+		all[of] = m.permitsOf(b, of)
+	}
+	return all
 }
 
 // permitsOf returns how many permits of a limit a batch asks for.
