@@ -118,7 +118,8 @@ local function wait(parts, item)
   for k, p in ipairs(parts) do
     local l = p.l
     if k ~= which or books then
-      if leave(l, p.place, p.cost) then callHead(l) end
+      -- Its turn takes permits here, too. If that is before any are lost, the next head need not follow it elsewhere.
+      if leave(l, p.place, p.cost) and not (not books and l.meter.lost and latest < l.meter.lost(l)) then callHead(l) end
     elseif call('ZADD', l.places, 'NX', format('%.17g', p.tag), p.place) == 1 then
       l.renews = l.renews or l.card == 0
       -- A tag later than now that the state does not know: the clock stepped back, and the state was lost. Other
