@@ -262,9 +262,9 @@ func (w *world) usual(m *meter, trip time.Duration) time.Duration {
 	case reserve.KindRolling, reserve.KindQuota:
 		return time.Duration((3 + 0.003*m.used) / rateOf(l) * float64(time.Second))
 	}
-	rounding := 0.003
-	if len(w.plan.limits) > 1 { // a burst of 1 is not used to the full if calls need several limits: see docs/joint.md
-		rounding = 0.12
+	rounding := 0.003 * m.used
+	if len(w.plan.limits) > 1 { // a burst of 1 is not used to the full if calls need several limits: see docs/several.md
+		rounding = max(0.12*m.used, m.parted)
 	}
-	return time.Duration((3 + rounding*m.used) / l.Rate() * float64(time.Second))
+	return time.Duration((3 + rounding) / l.Rate() * float64(time.Second))
 }

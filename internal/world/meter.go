@@ -1,6 +1,7 @@
 package world
 
 import (
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -17,6 +18,7 @@ type meter struct {
 	demanded  float64 // the highest cost of a call that could be made but for this limit; 0: no call waits
 	blocked   bool    // it holds back a call that came earlier
 	used      float64 // permits in all
+	parted    float64 // the parts of permits that calls of slower limits leave unused: see partedBy
 	givenUp   float64 // permits of calls that gave up after their turns were granted
 	lapsed    float64 // permits of turns that expired before their callers came
 	gone      float64 // permits of turns of processes that were killed or suspended before they used them
@@ -332,6 +334,7 @@ func (w *world) judgeTurn(c *call) {
 		}
 		m := w.meterOf(p)
 		m.used += float64(p.cost)
+		m.parted += w.partedBy(c, m)
 		if c.unjudged = w.opens(); c.unjudged {
 			if m.plan.limit.Kind() == reserve.KindQuota { // it counts, and for longer than calls are not judged
 				_ = m.take(float64(p.cost))
@@ -346,6 +349,18 @@ func (w *world) judgeTurn(c *call) {
 			w.violate("safe", "the provider of %s refuses call %d of process %d: %v", m.name, c.n, c.process.n, err)
 		}
 	}
+}
+
+// partedBy returns which part of a permit a call may leave unused at a limit with a burst of 1 if it needs a slower one,
+// too. Between two turns of a limit of 22/s, one of 36/s has 1.6 permits. If it used two, the slower one would be late.
+func (w *world) partedBy(c *call, m *meter) (part float64) {
+	for _, p := range c.parts {
+		if l := w.plan.limits[p.limit].limit; m.plan.limit.MaxBurst() == 1 && l.Kind() == reserve.KindPaced && l.Rate() < m.plan.limit.Rate() {
+			_, rest := math.Modf(m.plan.limit.Rate() / l.Rate())
+			part = max(part, rest)
+		}
+	}
+	return part
 }
 
 // release tells the providers that a call is over.
