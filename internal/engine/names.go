@@ -97,7 +97,7 @@ func (e *Engine) rules(told *wire.Told, rank int64, ruling wire.Ruling, left, no
 		if other.Keys[0] != name.Keys[0] {
 			continue
 		}
-		fewer := e.lowest == 0 && (u.told.IsZero() || left.Sub(u.told) < every/2) // the processes of a fleet begin at the same time
+		fewer := e.lowest == 0 && (u.told.IsZero() || other.Fewer.Load() && left.Sub(u.told) < every/2) // the processes of a fleet begin at the same time
 		if other.Fewer.Store(fewer); fewer {
 			u.stale = now
 		}
