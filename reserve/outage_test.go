@@ -261,6 +261,7 @@ func TestAllowWhileRedisIsAway(t *testing.T) {
 		b := newBubble(t)
 		l := b.limiter(reserve.PerSecond(1))
 		require.NoError(t, l.Wait(t.Context()))
+		time.Sleep(2 * time.Second) // by then, it knows how many processes there are
 		b.mini.SetError(loading)
 		for range 3 {
 			require.NoError(t, l.Wait(t.Context()))
