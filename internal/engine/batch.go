@@ -313,10 +313,12 @@ func (b *Batch) add(l *line, item wire.Item, p *place) {
 			of.Tag = p.tags[i]
 			b.takesBack(of.Limit, p.back)
 		}
-		b.takesBack(of.Limit, l.back)
+		if l.back != nil {
+			b.takesBack(of.Limit, l.back[i])
+		}
 		b.parts = append(b.parts, of)
 	}
-	l.back = ""
+	l.back = nil
 	item.Parts = b.parts[first:len(b.parts):len(b.parts)]
 	b.Items = append(b.Items, item)
 	b.asks = append(b.asks, asked{line: l, place: p})
@@ -328,6 +330,17 @@ func (b *Batch) takesBack(limit int, ask string) {
 		return
 	}
 	b.back[limit] = joined(b.back[limit] + ";" + ask)
+}
+
+// takesBack lets Redis take back, with the next ask of the line, the turns of a batch that has failed for good. At one
+// limit an ask may have turns in use of which none was used at another one.
+func (l *line) takesBack(b *Batch, item *wire.Item) {
+	if l.back == nil {
+		l.back = make([]string, len(l.parts))
+	}
+	for i, p := range item.Parts {
+		l.back[i] = joined(l.back[i] + ";" + b.back[p.Limit] + ";" + b.caller.Ask())
+	}
 }
 
 // joined returns asks without empty ones, and each of them once.

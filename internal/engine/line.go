@@ -34,7 +34,7 @@ type line struct {
 	stale   int      // For how many of these the answers may be older than the news …
 	news    int64    // … which Redis published at this time of its clock, at the latest.
 	unused  []*Turn  // Turns that no call of the line needs. They are returned, or stay for calls that come.
-	back    string   // Asks whose answers are lost for good: Redis takes back their turns with the next ask.
+	back    []string // By part, asks whose answers are lost for good: Redis takes back their turns with the next ask.
 	done    []*Turn  // Turns that no longer hold their slots. Without a process: calls that may still have a place.
 
 	gathers time.Time     // Until then fresh calls wait for others, to ask together. Zero: they do not.

@@ -251,9 +251,7 @@ func (e *Engine) fail(b *Batch, err error, now time.Time) {
 		case away:
 			e.lose(of, item.Number, item.Count)
 			of.mayStand(item)
-			for _, p := range item.Parts {
-				of.line.back = joined(of.line.back + ";" + b.back[p.Limit] + ";" + b.caller.Ask())
-			}
+			of.line.takesBack(b, item)
 		default:
 			for range item.Count {
 				of.line.refuse(of.place, err)
