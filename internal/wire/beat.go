@@ -40,6 +40,7 @@ type Name struct {
 	Meter *meter.Limit // counts what happens to its calls; nil: nothing is counted
 
 	observed atomic.Bool           // the user may only read
+	unsure   atomic.Int64          // since when not all processes are known, in micros of Redis's clock; 0: they are
 	base     atomic.Pointer[Terms] // the kind and calendar that the keys of its limits say
 }
 
@@ -99,6 +100,9 @@ type Ruling struct {
 	Protocol int    // of other processes, beside which this one cannot work; 0: of none
 }
 
+// returned is how long after a loss of data all living processes have sent heartbeats again.
+const returned = 8 * time.Second
+
 // Beat sends a heartbeat, and stores which limits are in force under its names.
 func Beat(ctx context.Context, h *Heartbeat) (Pulse, error) {
 	keys, lives := slices.Clone(h.Life), "1"
@@ -134,13 +138,24 @@ func Beat(ctx context.Context, h *Heartbeat) (Pulse, error) {
 			rank = 0
 		}
 		n.Rank.Store(rank)
-		if p.Lowest == 0 { // after a loss of data, living processes return one after the other
-			alive = max(alive, n.Alive.Load())
-		}
-		n.Alive.Store(alive)
+		n.Alive.Store(n.counts(alive, &p))
 		p.Names = append(p.Names, ruling)
 	}
 	return p, r.err
+}
+
+// counts returns how many processes there are, of which so many have sent heartbeats. After a loss of data, living ones
+// return one after the other.
+func (n *Name) counts(alive int64, p *Pulse) int64 {
+	if p.Lowest > 0 {
+		n.unsure.Store(0)
+		return alive
+	}
+	n.unsure.CompareAndSwap(0, p.Micros)
+	if p.Micros-n.unsure.Load() < returned.Microseconds() {
+		return max(alive, n.Alive.Load())
+	}
+	return alive
 }
 
 // Report is what a process reports about itself under a name, with each heartbeat. It is for people:
