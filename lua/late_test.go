@@ -20,8 +20,10 @@ func TestLateTurnsOfARollingLimit(t *testing.T) {
 			return answers[0].Usable - answers[0].Wait
 		}
 		require.Equal(d, 100_000.0, ask())
-		_, err := d.server.Set(d.who, d.limits, 10, 1e6, 1e6)
-		require.NoError(d, err)
-		require.Zero(d, ask(), "somebody has set a limit")
+		for _, window := range []float64{1e6, 2e6} {
+			_, err := d.server.Set(d.who, d.limits, 10, window, 1e6)
+			require.NoError(d, err)
+			require.Zero(d, ask(), "somebody has set a limit")
+		}
 	}, queuemodel.Limit{Kind: "r", A: 10, B: 2e6, Late: 100_000})
 }

@@ -82,7 +82,7 @@ end
 
 -- A turn may be late if the limit in force is that of the caller: other windows may have no room for that.
 function rolling.usable(l, _, due)
-  local late = l.limit == l.mine and ARGV[HEAD + WIDTH * (l.j - 1) + EDGES] or ''
+  local late = l.limit == l.mine and l.setUntil == 0 and ARGV[HEAD + WIDTH * (l.j - 1) + EDGES] or ''
   return due + (tonumber(late) or 0)
 end
 

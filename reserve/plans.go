@@ -64,7 +64,7 @@ func (l *Limit) numbers() wire.Terms {
 	t := wire.Terms{Kind: wire.Kinds[l.kind].Letter, Calendar: l.calendar()}
 	t.A, t.B = forms[l.kind].terms(l)
 	if l.kind == KindRolling {
-		t.Late = l.margin.Microseconds() / 2
+		t.Late = max(0, l.margin/2-engine.Tolerance).Microseconds()
 	}
 	return t
 }

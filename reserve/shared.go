@@ -177,7 +177,7 @@ func (s *shared) watch(e engine.Event) {
 		}
 	case engine.Lapsed:
 		s.slept.Do(func() {
-			s.first.Logger.Info("fleetpace: missed a turn: the call woke after its turn had expired, because the process had too little CPU or Redis was slow. It was queued again. If this is frequent, add CPU or raise the burst",
+			s.first.Logger.Info("fleetpace: missed a turn: the call woke after its turn had expired, because the process had too little CPU, or Redis or a caller of fleetpace serve was slow. It was queued again. If this is frequent, add CPU or raise the burst",
 				"limit", inGroup(s.first.Group, e.Need.Limit.String()), "over_for", max(0, e.Took).Round(time.Millisecond)) // it may have been on its way
 		})
 	default:

@@ -236,7 +236,7 @@ func (s *State) usable(cost, due float64) float64 {
 	case "s":
 		return due + 1e6
 	case "r":
-		if s.a == s.callers.A && s.b == s.callers.B {
+		if s.a == s.callers.A && s.b == s.callers.B && s.setUntil == 0 {
 			return due + s.callers.Late
 		}
 		return due

@@ -165,7 +165,7 @@ func termsOf(l reserve.Limit) wire.Terms {
 			return edges
 		}
 	case reserve.KindRolling:
-		t.A, t.B, t.Late = float64(l.MaxBurst()), float64(windowOf(l).Microseconds()), marginOf(l).Microseconds()/2
+		t.A, t.B, t.Late = float64(l.MaxBurst()), float64(windowOf(l).Microseconds()), lateOf(l).Microseconds()
 	case reserve.KindSlots:
 		t.A, t.B = float64(l.MaxBurst()), 1
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fleetpace/fleetpace/internal/engine"
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
@@ -116,7 +117,7 @@ func providerOf(l reserve.Limit, tolerated time.Duration, clock time.Time) provi
 		begin, end := l.Window(clock)
 		return newQuota(n, end.Sub(begin), clock.Sub(begin))
 	case reserve.KindRolling:
-		return newRolling(n, windowOf(l), tolerated+marginOf(l)/2)
+		return newRolling(n, windowOf(l), tolerated+lateOf(l))
 	case reserve.KindSlots:
 		return newSlots(n)
 	case reserve.KindWarmingUp:
@@ -130,6 +131,9 @@ func warmUpOf(l reserve.Limit) time.Duration { return in(l, " warmup ") }
 
 // marginOf returns the margin of a rolling limit.
 func marginOf(l reserve.Limit) time.Duration { return in(l, " margin ") }
+
+// lateOf returns for how long after its moment a turn of a rolling limit is usable.
+func lateOf(l reserve.Limit) time.Duration { return max(0, marginOf(l)/2-engine.Tolerance) }
 
 // windowOf returns the window of a rolling limit, with its margin.
 func windowOf(l reserve.Limit) time.Duration {
@@ -351,12 +355,14 @@ func (w *world) judgeTurn(c *call) {
 	}
 }
 
-// partedBy returns which part of a permit a call may leave unused at a limit with a burst of 1 if it needs a slower one,
-// too. Between two turns of a limit of 22/s, one of 36/s has 1.6 permits. If it used two, the slower one would be late.
+// partedBy returns which part of a permit a call may leave unused at a limit with a burst of 1. It needs a
+// slower one, too, that has no burst either. Between two turns of a limit of 22/s, one of 36/s has 1.6 permits. If it used two, the
+// slower one would be late.
 func (w *world) partedBy(c *call, m *meter) (part float64) {
 	for _, p := range c.parts {
-		if l := w.plan.limits[p.limit].limit; m.plan.limit.MaxBurst() == 1 && l.Kind() == reserve.KindPaced && l.Rate() < m.plan.limit.Rate() {
-			_, rest := math.Modf(m.plan.limit.Rate() / l.Rate())
+		l := w.plan.limits[p.limit].limit
+		if l.Kind() == reserve.KindPaced && l.MaxBurst() == 1 && m.plan.limit.MaxBurst() == 1 && l.Rate() < m.plan.limit.Rate() {
+			_, rest := math.Modf(m.plan.limit.Rate()/l.Rate() + 1e-9)
 			part = max(part, rest)
 		}
 	}
