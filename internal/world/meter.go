@@ -340,7 +340,7 @@ func (w *world) judgeTurn(c *call) {
 		m.used += float64(p.cost)
 		m.parted += w.partedBy(c, m)
 		if c.unjudged = w.opens(); c.unjudged {
-			if m.plan.limit.Kind() == reserve.KindQuota { // it counts, and for longer than calls are not judged
+			if k := m.plan.limit.Kind(); k == reserve.KindQuota || k == reserve.KindRolling { // it counts, and for longer than calls are not judged
 				_ = m.take(float64(p.cost))
 			}
 			continue
