@@ -209,7 +209,7 @@ func (w *world) besides(l reserve.Limit) (permits float64) {
 	share, burst := 0.9*l.Rate()/float64(n), float64(l.MaxBurst())
 	for i := range w.plan.events {
 		e := &w.plan.events[i]
-		if e.what == far || slices.Contains(ofOperators, e.what) || e.lasts == 0 && e.what != failOver {
+		if slices.Contains(ofOperators, e.what) || e.lasts == 0 && e.what != failOver {
 			continue
 		}
 		away := e.lasts + time.Second + 2*probe
@@ -219,9 +219,11 @@ func (w *world) besides(l reserve.Limit) (permits float64) {
 		if slices.Contains(ofTheServer, e.what) {
 			away = time.Second
 		}
-		alone := 1
-		if e.process == anybody {
-			alone = n
+		alone := 0
+		for k, p := range w.plan.processes {
+			if (e.process == anybody || e.process == k) && (e.what != far || e.by >= p.timeout) { // else it reaches Redis in time
+				alone++
+			}
 		}
 		permits += float64(alone) * (burst + share*away.Seconds())
 		if alone == n && e.at < counted { // more than nine processes that do not know how many they are
