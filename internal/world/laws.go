@@ -192,7 +192,7 @@ func (w *world) cameOf(c *call) time.Duration {
 		from := time.Duration(0)
 		switch e.what {
 		case failOver:
-			from = e.at - e.by
+			from = e.at - e.by - 3*c.process.longest // its ask waited for the one before it, and was on its way
 		case forget:
 			if !slices.ContainsFunc(c.parts, func(p part) bool { return p.limit == e.limit }) {
 				continue
