@@ -114,12 +114,11 @@ local function wait(parts, item)
   end
   local books, told = item.id and latest - at > item.patience, latest
   if item.id and not books then which, told = farthest(parts, item, forecast) end
-  if not books then told = comesBack(parts[which].l, near, told) end
+  if not books and #parts == 1 then told = comesBack(parts[1].l, near, told) end -- calls of several limits get turns at the last moment
   for k, p in ipairs(parts) do
     local l = p.l
     if k ~= which or books then
-      -- Its turn takes permits here, too. If that is before any are lost, the next head need not follow it elsewhere.
-      if leave(l, p.place, p.cost) and not (not books and l.meter.lost and latest < l.meter.lost(l)) then callHead(l) end
+      if leave(l, p.place, p.cost) then callHead(l) end
     elseif call('ZADD', l.places, 'NX', format('%.17g', p.tag), p.place) == 1 then
       l.renews = l.renews or l.card == 0
       -- A tag later than now that the state does not know: the clock stepped back, and the state was lost. Other
