@@ -357,9 +357,9 @@ func (w *world) judgeTurn(c *call) {
 	}
 }
 
-// partedBy returns which part of a permit a call may leave unused at a limit with a burst of 1. It needs a
-// slower one, too, that has no burst either. Between two turns of a limit of 22/s, one of 36/s has 1.6 permits. If it used two, the
-// slower one would be late.
+// partedBy returns which part of a permit a call may leave unused at a limit with a burst of 1. The call also needs a
+// slower limit with a burst of 1. Between two turns of a limit of 22/s, one of 36/s has 1.6 permits. If the call used two
+// of them, it would be late at the slower one.
 func (w *world) partedBy(c *call, m *meter) (part float64) {
 	for _, p := range c.parts {
 		l := w.plan.limits[p.limit].limit
