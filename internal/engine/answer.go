@@ -21,8 +21,8 @@ func (n *NotNow) Error() string { return "not now, but in " + n.Wait.String() }
 func (e *Engine) deliver(b *Batch, r *Result, at time.Time, early time.Duration, now time.Time) {
 	for i := range r.Answers {
 		of := b.asks[i]
-		if len(e.late.full) > 0 && of.place == nil { // it is noted again if the queue is still full
-			delete(e.late.full, of.line.need.key())
+		if len(e.refusals.full) > 0 && of.place == nil { // it is noted again if the queue is still full
+			delete(e.refusals.full, of.line.need.key())
 		}
 		if len(of.line.places) > 0 {
 			of.line.followPace(now)

@@ -36,20 +36,20 @@ type Batch struct {
 	known     int64  // The time of Redis at which its content was known; 0: when it is sent.
 
 	// These fields are for a batch of Ask. It first returns what its lines leave, with a call of its own.
-	caller wire.Caller
-	index  map[string]int
-	limits []*wire.Limit
-	result Result // of the last attempt
-	slots  bool   // One of the limits has slots.
-	back   []string
-	asks   []asked // one per item
-	parts  []wire.Part
-	left   []*line       // The lines that return places and turns with it.
-	ended  []endedTurn   // Turns that no longer hold their slots, and places that are left.
-	goes   []goingTurn   // Turns that are returned, if others have not spent since.
-	ranks  []int64       // The ranks of the names of a heartbeat, before it was sent.
-	calls  int           // The number of calls that ask with it.
-	late   time.Duration // The way from Redis that it allows for at the least.
+	caller   wire.Caller
+	index    map[string]int
+	limits   []*wire.Limit
+	result   Result // of the last attempt
+	slots    bool   // One of the limits has slots.
+	back     []string
+	asks     []asked // one per item
+	parts    []wire.Part
+	left     []*line       // The lines that return places and turns with it.
+	ended    []endedTurn   // Turns that no longer hold their slots, and places that are left.
+	goes     []goingTurn   // Turns that are returned, if others have not spent since.
+	ranks    []int64       // The ranks of the names of a heartbeat, before it was sent.
+	calls    int           // The number of calls that ask with it.
+	leastWay time.Duration // The way from Redis that it allows for at the least.
 
 	tries  int
 	driven bool // A driver has it.
@@ -236,7 +236,7 @@ func (e *Engine) load(now time.Time, t *times) bool {
 		e.unmet = true
 	}
 	b.caller = e.caller(t)
-	b.caller.Way = min(max(b.caller.Way, b.late), farthest-leastHorizon)
+	b.caller.Way = min(max(b.caller.Way, b.leastWay), farthest-leastHorizon)
 	b.caller.Horizon = min(b.caller.Horizon, farthest-b.caller.Way)
 	e.busy++
 	e.calls += b.calls

@@ -83,7 +83,7 @@ type Engine struct {
 
 	heart
 	news
-	late
+	refusals
 	slotKeeper
 	leaser
 }

@@ -14,7 +14,7 @@ func (e *Engine) Join(now time.Time, c *Call) {
 		e.refuse(c, e.cfg.Errors.Closed)
 		return
 	}
-	if len(e.missed) > 0 && !c.Held && e.turnAway(c, now) || len(e.late.full) > 0 && e.refuseFull(c, now) {
+	if len(e.missed) > 0 && !c.Held && e.turnAway(c, now) || len(e.refusals.full) > 0 && e.refuseFull(c, now) {
 		return
 	}
 	if e.strange {
@@ -95,7 +95,7 @@ func (e *Engine) Oversleep(now time.Time, c *Call) {
 	e.tell(Event{What: Lapsed, N: 1, Took: now.Sub(t.Until), Need: &c.Need})
 	c.line = e.lineOf(&c.Need)
 	c.line.again(c, t, now)
-	c.line.late = max(c.line.late, t.Way+slop)
+	c.line.leastWay = max(c.line.leastWay, t.Way+slop)
 }
 
 // Leave removes a call that gives up. It reports false if the call is over.
@@ -216,7 +216,7 @@ func (e *Engine) Late(now time.Time, c *Call, way time.Duration, unused bool) er
 	c.line.again(c, &t, now)
 	c.due = now
 	if way > 0 {
-		c.line.late = max(c.line.late, t.Way+way)
+		c.line.leastWay = max(c.line.leastWay, t.Way+way)
 	}
 	return nil
 }

@@ -37,11 +37,11 @@ type line struct {
 	back    []string // By part, asks whose answers are lost for good: Redis takes back their turns with the next ask.
 	done    []*Turn  // Turns that no longer hold their slots. Without a process: calls that may still have a place.
 
-	gathers time.Time     // Until then fresh calls wait for others, to ask together. Zero: they do not.
-	pace    float64       // The micros per permit by which its forecasts were made. 0: they are not known.
-	late    time.Duration // How long the reply took whose turn came too late to be used. 0: no turn did.
-	books   bool          // A call that leaves is booked under the ID …
-	unsure  bool          // … and may not come back.
+	gathers  time.Time     // Until then fresh calls wait for others, to ask together. Zero: they do not.
+	pace     float64       // The micros per permit by which its forecasts were made. 0: they are not known.
+	leastWay time.Duration // How long the reply took whose turn came too late to be used. 0: no turn did.
+	books    bool          // A call that leaves is booked under the ID …
+	unsure   bool          // … and may not come back.
 
 	listed    bool // It is among the lines in use …
 	index     int  // … at this index.

@@ -9,8 +9,9 @@ import (
 // Callers whose deadline is too short for the queue try again soon, thousands of times a second. As
 // long as a forecast is fresh, the process answers them itself.
 
-// late is the forecasts that were too late for a call, and what may have made turns come earlier since.
-type late struct {
+// refusals is the forecasts that were too late for a call, queues that were full, and what may have made turns come
+// earlier since.
+type refusals struct {
 	missed  map[key]missed
 	full    map[key]full
 	changed map[string]time.Time // by key: when the process learned that turns of the limit may come earlier
@@ -54,10 +55,10 @@ const fullFor = 20 * time.Millisecond
 // there.
 func (e *Engine) isFull(l *line, limit *wire.Limit, turn, now time.Time) error {
 	err := e.cfg.Errors.Full(limit, turn)
-	if e.late.full == nil || len(e.late.full) >= mostMissed {
-		e.late.full = map[key]full{}
+	if e.refusals.full == nil || len(e.refusals.full) >= mostMissed {
+		e.refusals.full = map[key]full{}
 	}
-	e.late.full[l.need.key()] = full{err, now.Add(fullFor)}
+	e.refusals.full[l.need.key()] = full{err, now.Add(fullFor)}
 	return err
 }
 
@@ -91,14 +92,14 @@ func (e *Engine) refuseFull(c *Call, now time.Time) bool {
 		return false
 	}
 	of := c.Need.key()
-	f, ok := e.late.full[of]
+	f, ok := e.refusals.full[of]
 	if ok && now.Before(f.until) {
 		e.refuse(c, f.err)
 		return true
 	}
 	if ok { // this call finds out for the others
 		f.until = now.Add(fullFor)
-		e.late.full[of] = f
+		e.refusals.full[of] = f
 	}
 	return false
 }
@@ -129,23 +130,23 @@ func (e *Engine) turnAway(c *Call, now time.Time) bool {
 // forgetMissed notes that turns of the limit with a key may come earlier than forecast. An empty key stands for
 // all limits.
 func (e *Engine) forgetMissed(key string, now time.Time) {
-	if e.late.full = nil; len(e.missed) == 0 {
-		e.late.changed = nil
+	if e.refusals.full = nil; len(e.missed) == 0 {
+		e.refusals.changed = nil
 		return
 	}
 	switch {
 	case key == "":
-		e.missed, e.late.changed = nil, nil
+		e.missed, e.refusals.changed = nil, nil
 	default:
-		if e.late.changed == nil || len(e.late.changed) >= mostMissed {
+		if e.refusals.changed == nil || len(e.refusals.changed) >= mostMissed {
 			clear(e.missed)
-			e.late.changed = map[string]time.Time{}
+			e.refusals.changed = map[string]time.Time{}
 		}
-		e.late.changed[key] = now
+		e.refusals.changed[key] = now
 	}
 }
 
 // changedSince reports whether turns of a need may come earlier than a forecast of a moment said.
 func (e *Engine) changedSince(n *Need, heard time.Time) bool {
-	return len(e.late.changed) > 0 && n.any(func(l *wire.Limit) bool { return !e.late.changed[l.Keys[0]].Before(heard) })
+	return len(e.refusals.changed) > 0 && n.any(func(l *wire.Limit) bool { return !e.refusals.changed[l.Keys[0]].Before(heard) })
 }

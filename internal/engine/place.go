@@ -337,8 +337,8 @@ func (e *Engine) takeCalls(b *Batch, l *line, t *times, now time.Time, work *int
 		}
 		b.add(l, item, nil)
 	}
-	if len(places)+fresh > 0 && l.late > 0 { // otherwise the reply would come too late again
-		b.late, l.late = max(b.late, l.late), 0
+	if len(places)+fresh > 0 && l.leastWay > 0 { // otherwise the reply would come too late again
+		b.leastWay, l.leastWay = max(b.leastWay, l.leastWay), 0
 	}
 	if light || l.need.Limit.Lease > 0 {
 		e.takeAhead(b, l, now)
