@@ -249,6 +249,32 @@ func TestFullBeforeTheFleetStarts(t *testing.T) {
 	require.Equal(t, exitUnknown, code, errs)
 }
 
+// While Redis is full, ls, show and top say so, and ls does not say that no process is alive.
+func TestListsOfAFullRedis(t *testing.T) {
+	t.Parallel()
+	server := redistest.Local(t, "--maxmemory-policy", "noeviction", "--save", "") // of this test alone
+	s := newScene(t, server)
+	worker := *s
+	worker.client = server.Client(t)
+	require.NoError(t, worker.limiter("api", "100/s").Wait(t.Context()))
+	s.known("api")
+	beats := lua.BeatKeys(s.prefix, "", "api")[0]
+	require.NoError(t, s.client.ConfigSet(t.Context(), "maxmemory", "1").Err())
+	require.Contains(t, s.does("show", "api"), "  Redis is full, and refuses to write, so each process follows its outage policy. ")
+	code, _, errs := s.command("", "top", "--by", "flow")
+	require.Zero(t, code)
+	require.Contains(t, errs, "Redis is full, and refuses to write")
+	processes, err := s.client.ZRange(t.Context(), beats, 0, -1).Result()
+	require.NoError(t, err)
+	require.NoError(t, worker.client.Close())
+	require.NoError(t, s.client.ConfigSet(t.Context(), "maxmemory", "0").Err())
+	require.NoError(t, s.client.ZAdd(t.Context(), beats, redis.Z{Score: 1, Member: processes[0]}).Err())
+	require.NoError(t, s.client.ConfigSet(t.Context(), "maxmemory", "1").Err())
+	require.Regexp(t, `(?m)^api .* not known +ERROR: Redis is full`, s.does("ls"))
+	require.Regexp(t, `s ago, Redis refuses to write`, s.does("show", "api"))
+	require.NoError(t, s.client.ConfigSet(t.Context(), "maxmemory", "0").Err())
+}
+
 // Doctor names the processes of each version, and says what a mixture means.
 func TestVersionsOfProcesses(t *testing.T) {
 	some := func(names ...string) map[string]string {

@@ -59,8 +59,12 @@ func listing(lines []fleet.Line, rates bool) [][]string {
 		if l.Error != "" {
 			paused = "ERROR: " + l.Error
 		}
+		processes := strconv.Itoa(l.Processes)
+		if l.Perhaps > 0 {
+			processes = "not known"
+		}
 		row := []string{l.ID(), limit, strconv.FormatInt(l.Waiting, 10), fleet.Span(l.Oldest), strconv.FormatInt(l.Booked, 10),
-			strconv.Itoa(l.Keys), strconv.Itoa(l.Processes), paused}
+			strconv.Itoa(l.Keys), processes, paused}
 		if rates {
 			row = slices.Insert(row, 2, fleet.Number(l.PerSecond))
 		}

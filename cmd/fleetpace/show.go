@@ -50,6 +50,9 @@ func (a *app) print(look *fleet.Look) error {
 	} else {
 		fmt.Fprintf(a.out, "  configured limit %s\n", plain(look.Limit))
 	}
+	if refuses := look.Refuses(); refuses != "" {
+		fmt.Fprintf(a.out, "  %s\n", plain(refuses))
+	}
 	for limit, n := range look.Differ {
 		fmt.Fprintf(a.out, "  DIFFERENT LIMITS: %s in %d\n", plain(limit), n)
 	}

@@ -41,6 +41,9 @@ func (a *app) top() *cobra.Command {
 				return err
 			}
 			all = all[:min(most, len(all))]
+			if refused := a.fleet.Refused(cmd.Context()); refused != nil {
+				fmt.Fprintln(a.errs, plain(refused.Text+" "+refused.More))
+			}
 			if a.format == "json" {
 				return a.json(all)
 			}

@@ -21,7 +21,7 @@ func (r *Reader) Beside(ctx context.Context, n Name, a *Answer) error {
 		if other.Group != n.Group || other == n {
 			continue
 		}
-		look, err := r.Look(ctx, other, 20)
+		look, err := r.look(ctx, other, 20, false)
 		if err != nil { // the answer for that limit says so
 			continue
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -119,7 +120,7 @@ func (s *scene) dead(end, state string, a *fleet.Answer) bool {
 	if silent {
 		require.Regexp(s, "o process has sent a heartbeat for 4(\\.\\d)?s\\. Redis was full, and took none: whether a process is alive is known in about a second\\.", all)
 		require.Equal(s, state == "free", a.Reason == fleet.WhySilent)
-		require.Contains(s, all, "0 processes are alive, 1 silent while Redis was full, 0 dead")
+		require.Contains(s, all, "0 processes are alive, 1 silent: Redis was full, 0 dead")
 		require.Equal(s, map[bool]int64{true: 2}[end == "silent with calls while Redis was full"], a.Held)
 	} else {
 		long := strings.HasPrefix(end, "put back long ago")
@@ -151,20 +152,22 @@ func wasFull(t *testing.T) *redistest.Server {
 	return server
 }
 
-// wasFullLong answers as a Redis that was once full for an hour.
-type wasFullLong struct{ redis.Hook }
+// informs answers as a Redis that tells these figures.
+type informs map[string]string
 
-func (wasFullLong) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (informs) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-func (wasFullLong) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (informs) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return next
 }
 
-func (wasFullLong) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+func (h informs) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		err := next(ctx, cmd)
-		if stats, is := cmd.(*redis.StringCmd); is && cmd.Name() == "info" {
-			stats.SetVal("total_eviction_exceeded_time:3600000\r\n")
+		if info, is := cmd.(*redis.StringCmd); is && cmd.Name() == "info" {
+			for name, value := range h {
+				info.SetVal(regexp.MustCompile(`(?m)^`+name+`:\d+`).ReplaceAllString(info.Val(), name+":"+value))
+			}
 		}
 		return err
 	}
@@ -186,7 +189,7 @@ func TestWhyAfterAFullRedis(t *testing.T) {
 		t.Run(fmt.Sprint(c), func(t *testing.T) {
 			t.Parallel()
 			s := newScene(t, server)
-			s.client.AddHook(wasFullLong{})
+			s.informs["total_eviction_exceeded_time"] = "3600000" // it was once full for an hour
 			s.ends(reserve.PerHour(1), "killed with calls")
 			s.silent(c.silent, false)
 			if c.listens {
@@ -194,6 +197,43 @@ func TestWhyAfterAFullRedis(t *testing.T) {
 			}
 			require.NoError(t, lua.Beat.Run(t.Context(), s.server.Client(s), []string{"{other}:processes", "{other}:beats"}, "", "lives", 3_000_000, "", 1, lua.Protocol).Err())
 			require.Equal(t, c.why, s.explain("").Reason)
+		})
+	}
+}
+
+// When Redis has just started with its data, heartbeats are as old as its end. No process counts as dead that was silent
+// since before, until the fleet had time to come back.
+func TestWhyAfterARestart(t *testing.T) {
+	server := redistest.New(t)
+	for _, c := range []struct {
+		up     string
+		silent time.Duration
+		dead   bool // another process has found it dead
+		why    fleet.Why
+		beat   string
+	}{
+		{"0", 4 * time.Second, false, fleet.WhySilent, "s ago, Redis has just started"},
+		{"3", time.Hour, false, fleet.WhySilent, "s ago, Redis has just started"},
+		{"4", time.Hour, false, fleet.WhyNobody, "s ago, dead"},
+		{"0", 4 * time.Second, true, fleet.WhyNobody, "found dead 4(\\.\\d)?s ago"},
+	} {
+		t.Run(fmt.Sprint(c), func(t *testing.T) {
+			t.Parallel()
+			s := newScene(t, server)
+			s.informs["uptime_in_seconds"] = c.up
+			s.ends(reserve.PerHour(1), "killed with calls")
+			s.silent(c.silent, c.dead)
+			a := s.explain("")
+			require.Equal(t, c.why, a.Reason)
+			require.EqualValues(t, 2, a.Held)
+			look, err := s.reader.Look(t.Context(), api, 1)
+			require.NoError(t, err)
+			require.Regexp(t, c.beat, look.Processes[0].Beat())
+			if c.why == fleet.WhySilent {
+				require.Regexp(t, `^2 calls wait, and no process has sent a heartbeat for \S+s\. Redis has just started, and processes are not back yet: in 4s at most it is known whether one is alive\.$`, a.Text)
+				require.Contains(t, strings.Join(a.Evidence, "\n"), "0 processes are alive, 1 silent: Redis has just started, 0 dead")
+			}
+			sentence(t, a.Text)
 		})
 	}
 }

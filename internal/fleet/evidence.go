@@ -21,8 +21,8 @@ func (l *Look) evidence(row *Row) []string {
 			fail = fmt.Sprintf(" (calls of %d of them fail)", n)
 		}
 		silent := ""
-		if n, _ := l.unsure(); n > 0 {
-			silent = fmt.Sprintf(", %d silent while Redis was full", n)
+		if n, _, meanwhile := l.unsure(); n > 0 {
+			silent = fmt.Sprintf(", %d silent: %s", n, meanwhile)
 		}
 		if n := l.idle(); n > 0 {
 			silent += fmt.Sprintf(", %d idle", n)

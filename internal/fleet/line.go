@@ -27,9 +27,10 @@ type Line struct {
 	Held       int     `json:"held"`
 	Keys       int     `json:"keys"`
 	Processes  int     `json:"processes"`
-	Dead       int     `json:"dead,omitempty"` // processes that died in the last ten minutes
-	PerSecond  float64 `json:"perSecond"`      // recent calls per second; 0 before the second reading
-	Allowed    float64 `json:"allowed"`        // permits per second: the sum over keys with waiting calls, or one key; 0 for slots
+	Dead       int     `json:"dead,omitempty"`    // processes that died in the last ten minutes
+	Perhaps    int     `json:"perhaps,omitempty"` // processes that may be alive, if none is known to be: Redis took no heartbeats
+	PerSecond  float64 `json:"perSecond"`         // recent calls per second; 0 before the second reading
+	Allowed    float64 `json:"allowed"`           // permits per second: the sum over keys with waiting calls, or one key; 0 for slots
 	Slots      int64   `json:"slots,omitempty"`
 	HeldFor    float64 `json:"heldFor,omitempty"` // seconds for which a call has held its slots, at most
 	Differ     bool    `json:"differ,omitempty"`  // processes are configured with different limits
@@ -87,7 +88,7 @@ func (r *Reader) Lines(ctx context.Context, keys int, rates *Rates) ([]Line, err
 
 // Line sums up a look.
 func (l *Look) Line(rates *Rates) Line {
-	sum := Line{Name: l.Name.Name, Group: l.Group, Limit: l.Limit, Keys: len(l.Keys), Processes: l.Living(), Dead: l.Dead(), Differ: len(l.Differ) > 0}
+	sum := Line{Name: l.Name.Name, Group: l.Group, Limit: l.Limit, Keys: len(l.Keys), Processes: l.Living(), Dead: l.Dead(), Perhaps: l.perhaps(), Differ: len(l.Differ) > 0}
 	must := map[string]bool{}
 	sum.ReadKeys = len(l.Rows)
 	for i := range l.Rows {

@@ -52,7 +52,7 @@ type Look struct {
 // Look reads a limit and the states of these keys. Without keys, it reads up to `most` keys
 // that processes name, the busiest first. If they name none, it reads the key "". Each state takes one script call.
 func (r *Reader) Look(ctx context.Context, n Name, most int, wanted ...string) (*Look, error) {
-	return r.look(ctx, n, most, false, wanted...)
+	return r.look(ctx, n, most, true, wanted...)
 }
 
 // tries tries a write that changes nothing. The error says that Redis refuses to write. Or this user may not try.
@@ -102,12 +102,8 @@ func (r *Reader) look(ctx context.Context, n Name, most int, try bool, wanted ..
 			look.refuses = nil // a replica, which is only read here
 		}
 	}
-	if look.refuses == nil && slices.ContainsFunc(s.Processes, func(p Process) bool { return p.quiet }) {
-		full := r.full(ctx, n)
-		for i := range s.Processes {
-			p := &s.Processes[i]
-			p.Unsure = p.quiet && !p.Alive && full > 0 && seconds(p.Silent) <= min(full, mostFull)+late
-		}
+	if slices.ContainsFunc(s.Processes, func(p Process) bool { return p.quiet }) {
+		look.excuse(r.gaps(ctx, n))
 	}
 	limit, err := s.InForce()
 	if err != nil { // no process has used it for ten minutes
@@ -147,30 +143,75 @@ func (r *Reader) look(ctx context.Context, n Name, most int, try bool, wanted ..
 // full, and processes that were killed later would count as silent.
 const mostFull = 30 * time.Second
 
-// full is for how long Redis was full since it started. It is 0 if no process listens to the news of the limit, as killed
-// processes have no connection. It is also 0 if this user may not ask.
-func (r *Reader) full(ctx context.Context, n Name) time.Duration {
+// back is for how long after the start of Redis no process counts as dead that has been silent since before. Processes
+// send heartbeats each second. Redis tells whole seconds, so this is at least as long as a process may be silent.
+const back = silent + time.Second
+
+// excuse marks the silent processes that may live: Redis took no heartbeats.
+func (l *Look) excuse(full, up time.Duration) {
+	for i := range l.Processes {
+		p := &l.Processes[i]
+		switch ago := seconds(p.Silent); {
+		case !p.quiet || p.Alive:
+			continue
+		case l.refuses != nil:
+			p.meanwhile = "Redis refuses to write"
+		case up < back && ago > up-time.Second:
+			p.meanwhile = justStarted
+		case full > 0 && ago <= min(full, mostFull)+late:
+			p.meanwhile = "Redis was full"
+		}
+		p.Unsure = p.meanwhile != ""
+	}
+}
+
+const justStarted = "Redis has just started"
+
+// Refuses says that Redis refuses to write, and why. It is empty if Redis takes writes, or this user may not try.
+func (l *Look) Refuses() string {
+	if l.refuses == nil {
+		return ""
+	}
+	because := noWrites(l.refuses)
+	return because.text + " " + because.more
+}
+
+// gaps says when Redis took no heartbeats: for how long it was full since it started, and how long ago it started. The
+// first is 0 if no process listens to the news of the limit, as killed processes have no connection. If this user may
+// not ask, Redis was never full, and started long ago.
+func (r *Reader) gaps(ctx context.Context, n Name) (full, up time.Duration) {
+	const long = 24 * time.Hour
 	if r.blind.Load() {
-		return 0
+		return 0, long
 	}
 	var node redis.Cmdable = r.client
 	if cluster, ok := r.client.(*redis.ClusterClient); ok {
 		master, err := cluster.MasterForKey(ctx, lua.BeatKeys(r.prefix, n.Group, n.Name)[0])
 		if err != nil {
-			return 0
+			return 0, long
 		}
 		node = master
 	}
-	channel, stats := lua.Channel(r.prefix, n.Group, n.Name), ""
-	listen, err := node.PubSubNumSub(ctx, channel).Result()
-	if listen[channel] > 0 {
-		stats, err = node.Info(ctx, "stats").Result()
+	channel := lua.Channel(r.prefix, n.Group, n.Name)
+	info, err := node.Info(ctx).Result()
+	var listen map[string]int64
+	if full = figure(info, "total_eviction_exceeded_time", time.Millisecond, 0); full > 0 { // earlier servers do not say it
+		listen, err = node.PubSubNumSub(ctx, channel).Result()
 	}
-	r.blind.Store(errors.Is(fault.Classify(err), fault.ErrDenied))
-	millis := 0
-	_, after, _ := strings.Cut(stats, "total_eviction_exceeded_time:")
-	_, _ = fmt.Sscan(after, &millis) // earlier servers do not say it
-	return time.Duration(millis) * time.Millisecond
+	if r.blind.Store(errors.Is(fault.Classify(err), fault.ErrDenied)); listen[channel] == 0 {
+		full = 0
+	}
+	return full, figure(info, "uptime_in_seconds", time.Second, long)
+}
+
+// figure is a time that INFO tells.
+func figure(info, name string, unit, unknown time.Duration) time.Duration {
+	_, after, _ := strings.Cut(info, "\n"+name+":")
+	var n int
+	if _, err := fmt.Sscan(after, &n); err != nil {
+		return unknown
+	}
+	return time.Duration(n) * unit
 }
 
 // left counts the calls of a limit that no process has used for ten minutes.
@@ -237,7 +278,7 @@ func (l *Look) NewCall(row *Row) string {
 	switch {
 	case st.Stopped:
 		return "fails"
-	case row.Err != nil, slots, // when a slot will be free is unknown
+	case row.Err != nil, l.perhaps() > 0, slots, // when a slot will be free is unknown
 		slices.ContainsFunc(l.reasons(row, nil), func(r reason) bool { return r.why == WhyNobody || r.why == WhyNoWrites }):
 		return "not known"
 	}

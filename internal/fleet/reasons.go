@@ -53,8 +53,8 @@ func (l *Look) reasons(row *Row, booked *Booked) (all []reason) {
 		calls = max(calls, int64(row.Calls-row.HeldBack-row.HeldElse))
 	}
 	waits := calls > 0 || st.Booked > 0
-	quiet, silence := l.unsure()
-	unsure := l.Living() == 0 && quiet > 0
+	quiet, silence, meanwhile := l.unsure()
+	unsure := l.Living() == 0 && quiet > 0 && l.refuses == nil
 	nobody := l.Living() == 0 && l.refuses == nil && !unsure
 	lost := calls == 0 && nobody && row.lost() > 0                         // their places have ended, and the reports are there
 	died := calls == 0 && nobody && !lost && l.Dead() > 0 && l.idle() == 0 // an idle process may live, also if another one died
@@ -84,7 +84,11 @@ func (l *Look) reasons(row *Row, booked *Booked) (all []reason) {
 		if calls > 0 {
 			begins = count(calls, "call waits", "calls wait") + ", and no"
 		}
-		add(true, WhySilent, "%s process has sent a heartbeat for %s. Redis was full, and took none: whether a process is alive is known in about a second.", begins, span(silence))
+		missing := "Redis was full, and took none: whether a process is alive is known in about a second"
+		if meanwhile == justStarted {
+			missing = "Redis has just started, and processes are not back yet: in " + span(back) + " at most it is known whether one is alive"
+		}
+		add(true, WhySilent, "%s process has sent a heartbeat for %s. %s.", begins, span(silence), missing)
 	}
 	if l.untried {
 		for i := range all {

@@ -28,10 +28,13 @@ type scene struct {
 	client *redis.Client
 	prefix string
 	reader *fleet.Reader
+
+	informs // tests let processes be silent for longer than the server runs
 }
 
 func newScene(t *testing.T, server *redistest.Server) *scene {
-	s := &scene{T: t, server: server, client: server.Client(t), prefix: redistest.Prefix(t)}
+	s := &scene{T: t, server: server, client: server.Client(t), prefix: redistest.Prefix(t), informs: informs{"uptime_in_seconds": "3600"}}
+	s.client.AddHook(s.informs)
 	s.reader = fleet.New(s.client, s.prefix)
 	t.Cleanup(s.reader.Close)
 	return s

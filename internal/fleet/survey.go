@@ -27,10 +27,12 @@ type Process struct {
 	Fails  time.Time   `json:"fails,omitzero"` // since when its calls fail: a limit of another kind is in force
 	Report wire.Report `json:"report"`
 
-	// Unsure says that it is not known whether the process is alive: it was silent, but Redis was full meanwhile.
+	// Unsure says that it is not known whether the process is alive: it was silent, but Redis is or was full meanwhile, or
+	// has just started.
 	Unsure bool `json:"unsure,omitempty"`
 
-	quiet bool // it is silent, and no other process has found it dead
+	quiet     bool   // it is silent, and no other process has found it dead
+	meanwhile string // why Redis took no heartbeats, if it is unsure
 }
 
 // Beat says when the process sent its last heartbeat.
@@ -41,16 +43,19 @@ func (p *Process) Beat() string {
 	case p.Alive:
 		return Span(p.Silent) + " ago"
 	case p.Unsure:
-		return Span(p.Silent) + " ago, Redis was full"
+		return Span(p.Silent) + " ago, " + p.meanwhile
 	case p.Report.Closed:
 		return "closed"
 	case p.Report.Ended: // its limiter had no calls for a while
 		return "idle"
 	}
-	if p.Silent == 0 { // since when is unknown
+	switch {
+	case p.Silent == 0: // since when is unknown
 		return "dead"
+	case p.quiet:
+		return Span(p.Silent) + " ago, dead"
 	}
-	return "dead for " + Span(p.Silent)
+	return "found dead " + Span(p.Silent) + " ago"
 }
 
 // Protocol is the protocol that the process speaks, for people. A process that has ended does not say it if it was of v0.2.
@@ -134,17 +139,27 @@ func (p *Process) gone() float64 {
 	return p.Silent + silent.Seconds()
 }
 
-// unsure is how many processes were silent while Redis was full, and for how long: whether they live is not known.
-func (s *Survey) unsure() (n int, silence time.Duration) {
+// unsure is how many processes were silent while Redis took no heartbeats, and for how long: whether they live is not
+// known. It says why Redis took none.
+func (s *Survey) unsure() (n int, silence time.Duration, meanwhile string) {
 	for i := range s.Processes {
 		if p := &s.Processes[i]; p.Unsure {
 			if ago := seconds(p.Silent); n == 0 || ago < silence {
-				silence = ago
+				silence, meanwhile = ago, p.meanwhile
 			}
 			n++
 		}
 	}
-	return n, silence
+	return n, silence, meanwhile
+}
+
+// perhaps is how many processes may be alive, if none is known to be.
+func (s *Survey) perhaps() int {
+	if s.Living() > 0 {
+		return 0
+	}
+	n, _, _ := s.unsure()
+	return n
 }
 
 // idle is how many processes have made no call for a while, and have not closed their limiter.

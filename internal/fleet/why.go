@@ -196,7 +196,7 @@ func (r *Reader) booking(ctx context.Context, n Name, look *Look, row **Row, whi
 			return nil, err
 		}
 		if booked != nil {
-			of, err := r.Look(ctx, n, 1, key)
+			of, err := r.look(ctx, n, 1, false, key)
 			if err != nil || len(of.Rows) == 0 {
 				return nil, err
 			}
@@ -212,7 +212,7 @@ func (l *Look) busiest(ctx context.Context, r *Reader, n Name, row *Row) *Row {
 	if row.Waiting > 0 || row.Booked > 0 || row.Calls > 0 || row.lost() > 0 || row.Paused || row.Err != nil {
 		return row
 	}
-	all, err := r.Look(ctx, n, 1)
+	all, err := r.look(ctx, n, 1, false)
 	if err != nil || len(all.Rows) == 0 || row.Used > 0 && int64(all.Rows[0].Calls)+all.Rows[0].lost() == 0 {
 		return row
 	}
