@@ -34,7 +34,7 @@ func (a *app) doctor() *cobra.Command {
 		Use: "doctor", Short: "Check whether Redis and the fleet are set up well, and say what to type",
 		Long: `Checks Redis's version, its memory, what it keeps after a crash, the rights of the user, hash slots
 of a Cluster, latency and the clock, which versions of fleetpace the processes run and whether they fit
-together, and whether a limit is stopped, paused or used up. It names other databases of the server that
+together, and whether a limit is stopped, paused, overridden or used up. It names other databases of the server that
 have limits. It writes one key for a moment, to try the rights. It exits with 10 if there is a problem.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -109,7 +109,8 @@ func (a *app) examine(ctx context.Context) (all []finding, err error) {
 	return all, err
 }
 
-// redisCLI begins a command for a server. It names no user, because operators have their own.
+// redisCLI begins a command for a server. It names no user, because operators have their own. If there is a password, it asks
+// for one.
 func redisCLI(o *redis.Options) string {
 	host, port, err := net.SplitHostPort(o.Addr)
 	words := []string{"redis-cli", "-h", host, "-p", port}
@@ -123,6 +124,9 @@ func redisCLI(o *redis.Options) string {
 	}
 	if o.TLSConfig != nil {
 		words = append(words, "--tls")
+	}
+	if o.Password != "" {
+		words = append(words, "--askpass")
 	}
 	return fleet.Quoted(words...) + " "
 }
@@ -330,7 +334,7 @@ func (a *app) ofFleet(ctx context.Context, full bool) ([]finding, error) {
 	var spoken versions
 	var denied error // one finding for all limits
 	for _, n := range names {
-		s, err := a.fleet.Survey(ctx, n)
+		s, err := a.fleet.Look(ctx, n, 1, "")
 		if errors.Is(err, reserve.ErrDenied) {
 			denied = err
 			continue
@@ -345,7 +349,12 @@ func (a *app) ofFleet(ctx context.Context, full bool) ([]finding, error) {
 				alive[p.ID] = true
 			}
 		}
-		spoken.add(s)
+		spoken.add(s.Survey)
+		for i := range s.Rows { // none, if no process has used the limit lately
+			if set := s.Override(&s.Rows[i]); set != "" {
+				all = append(all, finding{"fleet", "note", n.String() + ": " + set, a.fleet.Command("reset", n.String())})
+			}
+		}
 		answer, err := a.fleet.Explain(ctx, n, "")
 		switch {
 		case errors.Is(err, fleet.ErrUnknown): // it has just expired
@@ -380,7 +389,7 @@ func (a *app) ofFleet(ctx context.Context, full bool) ([]finding, error) {
 	case len(names) == 0:
 		return []finding{{"fleet", "note", a.fleet.None() + "; if workers run, theirs is another Redis or prefix", "fleetpace doctor --redis URL --prefix TEXT"}}, nil
 	case len(all) == 0:
-		all = []finding{{"fleet", "ok", fmt.Sprintf("limits: %d, processes alive: %d (compare with what you deployed); they fit together, and no limit is stopped, paused or used up%s", len(names), len(alive), keys), ""}}
+		all = []finding{{"fleet", "ok", fmt.Sprintf("limits: %d, processes alive: %d (compare with what you deployed); they fit together, and no limit is stopped, paused, overridden or used up%s", len(names), len(alive), keys), ""}}
 	}
 	return append(all, spoken.findings(a.others(ctx))...), nil
 }

@@ -98,7 +98,7 @@ func TestDoctor(t *testing.T) {
 	require.Equal(t, exitMustAct, code, out)
 	require.Contains(t, out, "problem  rights: this user may not do")
 	require.Equal(t, 1, strings.Count(out, "problem"), "one line to type gives all rights: %s", out)
-	_, line, ok := strings.Cut(out, redisCLI(&redis.Options{Addr: server.Addr()})+"ACL SETUSER bob ")
+	_, line, ok := strings.Cut(out, redisCLI(&redis.Options{Addr: server.Addr(), Password: "x"})+"ACL SETUSER bob ")
 	require.True(t, ok, out)
 	line, _, _ = strings.Cut(line, "\n")
 	rules := []any{"ACL", "SETUSER", "bob"}
@@ -124,7 +124,7 @@ func TestRedisCLI(t *testing.T) {
 	for want, o := range map[string]redis.Options{
 		"redis-cli ": {Addr: "localhost:6379"}, "redis-cli -h r.example -p 6380 --tls ": {Addr: "r.example:6380", TLSConfig: &tls.Config{}},
 		"redis-cli -s /run/redis.sock ": {Network: "unix", Addr: "/run/redis.sock"}, "redis-cli -h HOST -p PORT ": {Addr: "FailoverClient"},
-		"redis-cli -h ::1 -p 6380 ": {Addr: "[::1]:6380"},
+		"redis-cli -h ::1 -p 6380 ": {Addr: "[::1]:6380"}, "redis-cli --askpass ": {Addr: "localhost:6379", Password: "secret"},
 	} {
 		require.Equal(t, want, redisCLI(&o))
 	}
@@ -171,16 +171,19 @@ func TestDoctorNamesPauses(t *testing.T) {
 	require.NoError(t, l.Wait(t.Context()))
 	s.known("api")
 	_, out, _ := s.command("", "doctor")
-	require.Contains(t, out, "limits: 1, processes alive: 1 (compare with what you deployed); they fit together, and no limit is stopped, paused or used up\n")
+	require.Contains(t, out, "limits: 1, processes alive: 1 (compare with what you deployed); they fit together, and no limit is stopped, paused, overridden or used up\n")
 	keyed := s.limiter("keyed", "100/s")
 	require.NoError(t, keyed.For("a").Wait(t.Context()))
 	require.Eventually(t, func() bool {
 		_, out, _ := s.command("", "doctor")
-		return strings.Contains(out, "no limit is stopped, paused or used up; keys were not looked at\n")
+		return strings.Contains(out, "no limit is stopped, paused, overridden or used up; keys were not looked at\n")
 	}, 20*time.Second, 20*time.Millisecond)
 	require.NoError(t, l.Pause(t.Context(), time.Hour, "their status page is red"))
 	_, out, _ = s.command("", "doctor")
 	require.Regexp(t, `note     fleet: api: It is paused until .* their status page is red.*\n         fleetpace why api\n`, out)
+	s.does("set", "api", "--to", "200/s", "--for", "1h", "-y") // a faster one holds nothing back
+	_, out, _ = s.command("", "doctor")
+	require.Regexp(t, `note     fleet: api: The limit was set to 200/s by .*, for \S+ more; the configured limit is 100/s\.\n         fleetpace reset api\n`, out)
 }
 
 // What why finds wrong, doctor does not find well. A fleet that has ended is named.
