@@ -36,6 +36,7 @@ type Row struct {
 	Error   string    `json:"error,omitempty"`
 
 	plan   bool                     // Own is the plan of the key
+	served bool                     // callers of serve have made its bookings
 	leases map[string]time.Duration // by the process of a holder: in how long its lease ends
 }
 
@@ -135,6 +136,7 @@ func (r *Reader) look(ctx context.Context, n Name, most int, try bool, wanted ..
 			return nil, err
 		}
 		r.readLeases(ctx, n, &look.Rows[i])
+		look.Rows[i].served = r.overHTTP(ctx, n, &look.Rows[i])
 	}
 	return look, nil
 }
@@ -265,10 +267,32 @@ func (row *Row) read(ctx context.Context, limiter *reserve.Limiter, limit reserv
 		row.Until = time.Now().Add(st.Paused).Round(time.Millisecond)
 	}
 	row.Limit, row.Own = st.Limit.String(), limiter.Limit()
-	row.plan = row.Own != limit
+	if row.plan = row.Own != limit; row.returns() > st.Waiting {
+		st.Wait = st.SetFor
+		row.Wait = st.Wait.Seconds()
+	}
 	for _, h := range st.Holders {
 		row.Held += h.Slots
 	}
+}
+
+// returns is how many permits there are when an override ends before the window does. It is 0 if none ends so.
+func (row *Row) returns() (permits int64) {
+	st, kind := &row.State, row.Own.Kind()
+	if kind != reserve.KindQuota && kind != reserve.KindRolling || st.SetFor <= 0 || st.SetFor >= st.Wait {
+		return 0
+	}
+	return int64(max(0, row.Own.MaxBurst()-st.Burst+int(st.Stored)))
+}
+
+// overHTTP reports whether the first booking of a row is that of a caller of serve. On an error this is not known.
+func (r *Reader) overHTTP(ctx context.Context, n Name, row *Row) bool {
+	if row.Booked == 0 {
+		return false
+	}
+	booked := lua.Keys(r.prefix, n.Group, n.Name, wire.Kinds[row.Own.Kind()].Letter, row.Key)[4]
+	first, err := r.client.ZRange(ctx, booked, 0, 0).Result()
+	return err == nil && len(first) > 0 && strings.HasPrefix(first[0], "http:")
 }
 
 // NewCall says how long a new call of a row would wait. "-" means not at all.

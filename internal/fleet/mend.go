@@ -149,6 +149,9 @@ func (l *Look) mend(why Why, row *Row) (do, command string) {
 	case WhyQueue:
 		return "Whose calls they are:", on("top")
 	case WhyBooked:
+		if row.served {
+			return "A caller that asks again with its id now has its turn at once.", ""
+		}
 		return "To run tasks of asynq now:", "asynq task runall --queue=QUEUE --state=retry"
 	case WhyAvailable, WhyIdle:
 	}

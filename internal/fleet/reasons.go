@@ -77,8 +77,8 @@ func (l *Look) reasons(row *Row, booked *Booked) (all []reason) {
 	// Workers whose calls are all booked may send no heartbeats. So this reason applies only if permits
 	// are available, and none of the booked calls has come for them.
 	add(calls == 0 && nobody && !died && !lost && !ended && st.Booked > 0 && st.Wait <= 0, WhyNobody,
-		"%s booked, permits are stored, and no process sends heartbeats: start workers if none runs; if some do, run the booked tasks now to have them earlier.",
-		count(st.Booked, "call is", "calls are"))
+		"%s booked, permits are stored, and no process sends heartbeats: %s.",
+		count(st.Booked, "call is", "calls are"), map[bool]string{true: "start fleetpace serve if none runs; its callers ask again by themselves", false: "start workers if none runs; if some do, run the booked tasks now to have them earlier"}[row.served])
 	if unsure {
 		begins := "No"
 		if calls > 0 {
@@ -115,6 +115,9 @@ func (l *Look) reasons(row *Row, booked *Booked) (all []reason) {
 			turn = fmt.Sprintf("permits come back in about %s, at %s", span(st.Wait), clock(time.Now().Add(st.Wait)))
 		}
 		add(st.Stored < 1 && !row.Paused, WhyUsedUp, "The limit of %s is used up: %s.", row.Limit, turn)
+		if n := row.returns(); n > 0 && len(all) > 0 && all[len(all)-1].why == WhyUsedUp {
+			all[len(all)-1].more = fmt.Sprintf("The override ends before, in %s, and %s then.", span(st.SetFor), count(n, "permit is there", "permits are there"))
+		}
 	}
 	add(row.slows(), WhySet, "%s", l.Override(row))
 	force := "the slowest"
@@ -155,8 +158,9 @@ func (l *Look) reasons(row *Row, booked *Booked) (all []reason) {
 	case st.Wait > 0 && !nobody && !st.Stopped && !(full && st.Paused == 0): // else no turn is expected
 		add(true, WhyQueue, "A new call would have its turn in about %s.", span(st.Wait))
 	case st.Booked > 0 && len(all) == 0:
-		add(true, WhyBooked, "Nothing holds a new call back. %s booked, and %s back at the time that was set when the limit was slower or paused: run their tasks now to have them earlier.",
-			count(st.Booked, "call is", "calls are"), map[bool]string{true: "comes", false: "come"}[st.Booked == 1])
+		add(true, WhyBooked, "Nothing holds a new call back. %s booked, and %s back at the time that was set when the limit was slower or paused: %s.",
+			count(st.Booked, "call is", "calls are"), map[bool]string{true: "comes", false: "come"}[st.Booked == 1],
+			map[bool]string{true: "callers of fleetpace serve ask again by themselves", false: "run their tasks now to have them earlier"}[row.served])
 	default:
 		held := slices.ContainsFunc(all, func(r reason) bool { return slower(r.why) == 0 })
 		none := ""

@@ -465,6 +465,22 @@ var situations = []struct {
 		},
 	},
 	{
+		what: "a limit whose override ends before its window, when the call that waits has its turn", held: 1, why: fleet.WhyUsedUp, also: []fleet.Why{fleet.WhySet},
+		says: []string{"2/48h0m0s rolling is used up: .* in about 4[78]h"}, more: `^The override ends before, in (59m\S+|1h0m\S*), and 1 permit is there then\.$`,
+		make: func(s *scene) string {
+			s.overridden(reserve.Rolling(3, 48*time.Hour), reserve.Rolling(2, 48*time.Hour))
+			return ""
+		},
+	},
+	{
+		what: "a limit whose override ends before its window, when a new call has its turn, too", held: 1, why: fleet.WhyUsedUp, also: []fleet.Why{fleet.WhySet},
+		says: []string{"rolling is used up: .* in about (59m|1h0m)"},
+		make: func(s *scene) string {
+			s.overridden(reserve.Rolling(4, 48*time.Hour), reserve.Rolling(2, 48*time.Hour))
+			return ""
+		},
+	},
+	{
 		what: "a rolling limit", held: 1, why: fleet.WhyUsedUp, says: []string{`2/hour rolling is used up: .* in about .*, at \d\d:\d\d:\d\d `},
 		make: func(s *scene) string {
 			s.used(reserve.Rolling(2, time.Hour))
@@ -589,6 +605,20 @@ var situations = []struct {
 		},
 	},
 	{
+		what: "bookings of callers of serve, of a pause that is over", held: 2, why: fleet.WhyBooked, says: []string{"2 calls are booked.*: callers of fleetpace serve ask again by themselves\\.$"},
+		make: func(s *scene) string {
+			l := s.paced(reserve.PerSecond(100).Burst(10))
+			require.NoError(s, l.Pause(s.Context(), time.Hour, ""))
+			s.books(l, "http:job-1", "http:job-2")
+			require.NoError(s, l.Resume(s.Context()))
+			s.until("there are permits", func() bool {
+				look, err := s.reader.Look(s.Context(), api, 1, "")
+				return err == nil && len(look.Rows) > 0 && look.Rows[0].State.Wait == 0
+			})
+			return ""
+		},
+	},
+	{
 		what: "what is no state", why: fleet.WhyCorrupt, says: []string{"not what it should be"},
 		make: func(s *scene) string {
 			s.paced(reserve.PerSecond(100))
@@ -656,6 +686,7 @@ func TestWhy(t *testing.T) {
 				require.Regexp(t, text, strings.Join(a.Evidence, "\n"))
 			}
 			sentence(t, a.Text)
+			require.Equal(t, strings.Contains(a.Text, "run their tasks now"), strings.Contains(a.Command, "asynq"), a.Command)
 			if a.Reason == fleet.WhyNobody {
 				require.NotContains(t, strings.Join(a.Evidence, "\n"), "would have its turn")
 				look, err := s.reader.Look(t.Context(), name, 1, "")
