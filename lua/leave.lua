@@ -41,10 +41,8 @@ for i = done + 1, #ARGV, 4 do
       left = giveBack(l, which, cost)
     elseif what == 'drop' then
       if whole then bookings().drop(l, which, cost) end
-    elseif what == 'done' or what == 'keep' or what == 'free' then
-      left = whole and l.meter[what] and l.meter[what](l, who, tag) or 0
-    elseif what == 'lease' then
-      left = whole and tag and tag > 0 and l.meter.lease and l.meter.lease(l, who, tag, id) or 0
+    elseif what == 'done' or what == 'keep' or what == 'free' or what == 'lease' then
+      left = whole and l.meter[what] and l.meter[what](l, who, tag, id) or 0
     elseif what == 'book' then
       if whole and tag and tag ~= 0 and id ~= '' and math.abs(tag) <= MOST_TAG then
         left = leave(l, who, cost) and cost or 0

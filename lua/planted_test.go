@@ -62,7 +62,7 @@ var planted = []struct {
 	{"the next window's count is lost", "ask", "edge == l.after and l.usedAfter or", "", false, 22},
 	{"a rolling window is too short", "ask", "moment + l.offset + l.b or 0)", "moment + l.offset + l.b / 2 or 0)", true, 33},
 	{"a rolling window forgets too early", "ask", "if entry(text) > now - l.offset - l.b then break end", "if entry(text) > now - l.offset - l.b / 2 then break end", true, 33},
-	{"warming up costs no more than being warm", "ask", "l.slope * (2 * high - above) / 2", "0", false, 4},
+	{"warming up costs no more than being warm", "ask", "slope * (2 * high - above) / 2", "0", false, 4},
 	{"a warming call pays for itself", "ask", "function warming.next(l, _, at) return max(at, l.free + l.part) end", "function warming.next(l, c, at) return max(at, l.free + l.part + c * l.a) end", false, 4},
 	{"newcomers overtake", "ask", "if not tag then return huge end", "if not tag then return at end", false, 2},
 	{"nobody passes over who does not come", "ask", "if at > passes(l) and (tag or late > grace) then return at end", "", false, 23},

@@ -140,8 +140,8 @@ end
 -- closed after a loss of data, the lease comes back. It returns how many permits it holds.
 function slots.lease(l, who, micros, name)
   local cost, what = match(who, '^[^:]*:[^:]*:(%d+):(.*)$')
-  local lease, doing = match(name, '^(~%S*) ?(.*)$')
-  if not (cost and lease) then return 0 end
+  local lease, doing = match(name or '', '^(~%S*) ?(.*)$')
+  if not (cost and lease and micros > 0) then return 0 end
   if doing ~= '' then what = doing end
   name = lease
   local held = format('%s:1:%s:%s', name, cost, what)

@@ -34,7 +34,7 @@ const late = 20000
 
 func (s *State) empty(at float64) float64 { return at - s.b*s.a }
 
-func (s *State) most() float64 { return s.b/s.a/2 + 2*s.b/(s.a+3*s.a) }
+func (s *State) most() float64 { return s.b / s.a }
 
 func (s *State) windowAt(moment float64) int {
 	for k := len(s.edges) - 1; k >= 0; k-- {
@@ -77,13 +77,11 @@ func (s *State) inWindow() (sum float64) {
 }
 
 func (s *State) storedAt(at float64) float64 {
-	return min(s.most(), s.stored+max(0, at-s.free-s.part)*s.most()/s.b)
+	return min(s.most(), s.stored+max(0, at-s.free-s.part)/s.a)
 }
 
 func (s *State) price(stored, permits float64) float64 {
-	threshold := s.b / s.a / 2
-	slope := 2 * s.a / (s.most() - threshold)
-	high := stored - threshold
+	high, slope := stored-s.most()/2, 4*s.a*s.a/s.b
 	above := min(permits, max(0, high))
 	return permits*s.a + above*slope*(2*high-above)/2
 }
