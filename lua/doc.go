@@ -84,10 +84,11 @@
 //
 // # A small client
 //
-// One script is enough to share a limit: ask. Its text begins with the files head, items and common
-// of this package, and the line "return (function()". The files meter, paced, quota, rolling,
+// One script is enough to share a limit: ask. Its text begins with the files head, queue, join, items and
+// common of this package, and the line "return (function()". In the file common, the file spend replaces the line that
+// names it. The files meter, paced, quota, rolling,
 // warming, arguments, places and slots follow, and the same line again. After that come the files
-// shares, room, bookings, heads, state and ask, and twice the line "end)()". [Keys] returns
+// shares, room, bookings, heads, change, state and ask, and twice the line "end)()". [Keys] returns
 // the names of its six KEYS. A client without any memory sends
 //
 //	'' way horizon near 300000 '' process serial ''    of itself; a new serial each time

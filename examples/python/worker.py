@@ -13,9 +13,9 @@ import redis
 
 LUA = pathlib.Path(__file__).parent / "../../lua"
 TEXTS = (
-    "head items common",
+    "head queue join items common",
     "meter paced quota rolling warming arguments places slots",
-    "shares room bookings heads state ask",
+    "shares room bookings heads change state ask",
 )
 LEAD = 0.1  # seconds before its turn a call asks again
 
@@ -25,7 +25,8 @@ class Limit:
         base = f"{prefix}:{{{name}}}:"
         self.keys = [base + k for k in ("p", "p-places", "p-log", "processes", "p-booked", "p-flows")]
         texts = ["".join((LUA / f"{f}.lua").read_text() for f in files.split()) for files in TEXTS]
-        self.ask = client.register_script("return (function()\n".join(texts) + "end)()\n" * 2)
+        text = "return (function()\n".join(texts) + "end)()\n" * 2
+        self.ask = client.register_script(text.replace("-- here is spend.lua\n", (LUA / "spend.lua").read_text()))
         self.terms = ["p", repr(1e6 / rate), burst, 0, "", 0, "", "", "", 0]
         self.process, self.serial, self.way = f"py{os.getpid()}-{time.time_ns()}", 0, 1.0
 
