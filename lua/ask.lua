@@ -236,9 +236,4 @@ for _, item in ipairs(rest) do
   answers[item.n] = answer
 end
 
--- The permits of a window come at one moment. If the forecast of the head was a later window, nobody asks before that.
-local function callQuota(l)
-  wake(l)
-  if l.kind == 'q' and l.card > 0 and l.meter.next(l, costOf(head(l)), at) <= at + horizon then callHead(l) end
-end
-return finish(callQuota)
+return finish(wake)
