@@ -113,10 +113,15 @@ func (s *Server) keepPlace(ctx context.Context, at *place) any {
 		at.id = newID()
 	}
 	at.untold = false
+	if at.inRedis && at.turns.Stopped() != nil && !at.reservation.Booked() { // else its caller would ask again at once, until the stop ends
+		if err := at.reservation.PutBack(context.WithoutCancel(ctx)); err != nil {
+			s.report(ctx, at.caller, err)
+		}
+	}
 	body := later(at)
 	span, over := keep, func() { s.leaveQueue(context.WithoutCancel(ctx), at) }
 	if at.reservation.Booked() {
-		span, over = again(at.reservation.Delay())+keep, func() {}
+		span, over = again(at.delay())+keep, func() {}
 	}
 	if s.places.giveBack(at, span, over) {
 		return body
@@ -172,11 +177,22 @@ func again(delay time.Duration) time.Duration {
 	return max(10*time.Millisecond, min(delay-min(early, delay/2), max(5*time.Second, min(delay/4, time.Minute))))
 }
 
+// delay is the time until the turn is expected. A call that waited as its limit was stopped has an earlier forecast.
+func (at *place) delay() time.Duration {
+	delay := at.reservation.Delay()
+	if stopped := stopOf(at.turns.Stopped()); stopped != nil && stopped.Until.IsZero() {
+		return max(delay, nextProbe)
+	} else if stopped != nil {
+		return max(delay, time.Until(stopped.Until))
+	}
+	return delay
+}
+
 func later(at *place) laterAnswer {
 	r := at.reservation
-	body := laterAnswer{ID: strings.TrimPrefix(at.id, prefix), Forecast: millis(r.Delay()), stop: stopOf(at.turns.Stopped())}
+	body := laterAnswer{ID: strings.TrimPrefix(at.id, prefix), Forecast: millis(at.delay()), stop: stopOf(at.turns.Stopped())}
 	if r.Booked() {
-		body.RetryAfter = millis(again(r.Delay()))
+		body.RetryAfter = millis(again(at.delay()))
 	}
 	if l := r.HeldBy(); l != nil {
 		body.HeldBy = l.String()

@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -11,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/fleetpace/fleetpace/internal/bubble"
@@ -165,6 +167,26 @@ func TestRefusedWrong(t *testing.T) {
 			require.Equal(t, http.StatusBadRequest, w.Code)
 			require.Equal(t, field, body(t, w).Field)
 		}
+	})
+}
+
+// A call with an id that waits as its limit is stopped is booked when its poll ends, and its caller is told when to come back.
+func TestAStopWhileACallWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := bubble.New(t)
+		s := newSite(t, b, server.Config{})
+		api := b.Limiter(b.Client(), reserve.Config{Name: "api", Limit: reserve.PerSecond(10)})
+		require.NoError(t, api.Wait(t.Context()))
+		require.NoError(t, api.Pause(t.Context(), time.Second, ""))
+		time.AfterFunc(500*time.Millisecond, func() { assert.NoError(t, api.Stop(context.Background(), time.Now().Add(2*time.Hour), "no credit")) })
+		for range 2 {
+			w := post(t, s, "/v1/wait", wants("api", `"id":"x"`, `"poll":"2s"`))
+			require.Equal(t, http.StatusAccepted, w.Code, w.Body)
+			require.InDelta(t, ms(time.Minute), body(t, w).Retry, 100)
+			require.Contains(t, w.Body.String(), `"reason":"no credit"`)
+		}
+		require.NoError(t, api.Resume(t.Context()))
+		require.Equal(t, http.StatusOK, post(t, s, "/v1/wait", wants("api", `"id":"x"`)).Code)
 	})
 }
 
