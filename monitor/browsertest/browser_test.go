@@ -180,6 +180,7 @@ func (s *scene) picture(tab context.Context, name string) {
 	}
 	var png []byte
 	s.run(tab, chromedp.Sleep(2*time.Second), chromedp.FullScreenshot(&png, 100))
+	require.NoError(s, os.MkdirAll(folder, 0o750))
 	require.NoError(s, os.WriteFile(filepath.Join(folder, name+".png"), png, 0o600))
 }
 

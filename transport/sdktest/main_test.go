@@ -29,6 +29,7 @@ import (
 // orders are what a process of the fleet does. It gets them as JSON in this variable.
 type orders struct {
 	SDK, Redis, API string
+	Stopped         string // an address that says whether the account has been stopped
 	Agents          int
 	Stops, Ends     time.Time
 }
@@ -100,6 +101,7 @@ func (o orders) run() error {
 			knows := false
 			for ctx.Err() == nil {
 				err := call(context.WithoutCancel(ctx), ctx.Done())
+				early := err != nil && !errors.Is(err, llm.ErrExhausted) && !o.stopped()
 				mu.Lock()
 				switch {
 				case err == nil:
@@ -108,7 +110,7 @@ func (o orders) run() error {
 					if !knows {
 						t.Known, knows = append(t.Known, time.Now()), true
 					}
-				case time.Now().Before(o.Stops):
+				case early:
 					t.Errors = append(t.Errors, err.Error())
 				}
 				mu.Unlock()
@@ -120,6 +122,17 @@ func (o orders) run() error {
 	}
 	agents.Wait()
 	return json.NewEncoder(os.Stdout).Encode(t)
+}
+
+// stopped reports whether the account has been stopped. The order of events decides, and no clock: what has failed before
+// the account says no has failed before the stop.
+func (o orders) stopped() bool {
+	response, err := http.Get(o.Stopped)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = response.Body.Close() }()
+	return response.StatusCode == http.StatusGone
 }
 
 var presets = map[string]llm.Preset{

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -71,8 +72,15 @@ func TestModels(t *testing.T) {
 			client := startRedis(t)
 			server := httptest.NewServer(c.api)
 			t.Cleanup(server.Close)
+			var stopped atomic.Bool
+			says := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				if stopped.Load() {
+					w.WriteHeader(http.StatusGone)
+				}
+			}))
+			t.Cleanup(says.Close)
 			begins := time.Now().Add(time.Second)
-			o := orders{SDK: c.sdk, Redis: "redis://" + client.Options().Addr, API: server.URL, Agents: agents, Stops: begins.Add(half), Ends: begins.Add(2*half + 10*time.Second)}
+			o := orders{SDK: c.sdk, Stopped: says.URL, Redis: "redis://" + client.Options().Addr, API: server.URL, Agents: agents, Stops: begins.Add(half), Ends: begins.Add(2*half + 10*time.Second)}
 			text, err := json.Marshal(o)
 			require.NoError(t, err)
 			at := func(after time.Duration, do func()) { time.AfterFunc(time.Until(begins)+after, do) }
@@ -93,6 +101,7 @@ func TestModels(t *testing.T) {
 				mu.Lock()
 				inFlight = c.api.Report().Open
 				mu.Unlock()
+				stopped.Store(true)
 				c.stop()
 				for len(c.api.Report().Refused) == 0 && t.Context().Err() == nil {
 					time.Sleep(10 * time.Millisecond)
