@@ -106,7 +106,7 @@ var packages = []string{
 	"examples/batch", "examples/crawler", "integration",
 	"internal/asynqtest", "internal/bubble", "internal/calendar", "internal/chart", "internal/delay", "internal/engine", "internal/example",
 	"internal/example/web", "internal/fault", "internal/fleet", "internal/ledger", "internal/meter", "internal/observe", "internal/provider",
-	"internal/queuemodel", "internal/redistest", "internal/scrape", "internal/smallredis", "internal/turn", "internal/wire", "internal/world",
+	"internal/queuemodel", "internal/quick", "internal/redistest", "internal/scrape", "internal/smallredis", "internal/turn", "internal/wire", "internal/world",
 }
 
 // comments returns the comments of a Go file as a page: one paragraph for each, without code.

@@ -51,7 +51,7 @@ var mayImport = map[string][]string{
 	"embedded":             {},
 	"internal/asynqtest":   {"reserve", "internal/bubble", "internal/provider"},
 	"internal/bare":        {},
-	"internal/bubble":      {"reserve", "lua", "internal/delay", "internal/redistest"},
+	"internal/bubble":      {"reserve", "lua", "internal/delay", "internal/quick", "internal/redistest"},
 	"internal/delay":       {},
 	"internal/example/web": {},
 	"internal/example":     {"embedded", "monitor", "reserve", "internal/provider", "internal/scrape"},
@@ -60,6 +60,7 @@ var mayImport = map[string][]string{
 	"internal/ledger":      {"internal/observe", "internal/provider"},
 	"internal/progress":    {},
 	"internal/provider":    {},
+	"internal/quick":       {},
 	"internal/redistest":   {"embedded"},
 	"internal/smallredis":  {},
 	"internal/world":       {"lua", "reserve", "internal/engine", "internal/fault", "internal/frozen", "internal/smallredis", "internal/wire"},
@@ -70,7 +71,7 @@ var mayImport = map[string][]string{
 }
 
 // helpers are packages that only tests import, so users' builds do not contain them.
-var helpers = []string{"internal/asynqtest", "internal/bubble", "internal/delay", "internal/frozen", "internal/ledger", "internal/queuemodel", "internal/redistest", "internal/world", "reservetest", "reservetest/emulator"}
+var helpers = []string{"internal/asynqtest", "internal/bubble", "internal/delay", "internal/frozen", "internal/ledger", "internal/queuemodel", "internal/quick", "internal/redistest", "internal/world", "reservetest", "reservetest/emulator"}
 
 // forTests are packages that only tests and helpers may import.
 var forTests = []string{"github.com/stretchr/testify", "github.com/testcontainers"}

@@ -10,12 +10,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 	"github.com/stretchr/testify/require"
 
 	"github.com/fleetpace/fleetpace/internal/delay"
+	"github.com/fleetpace/fleetpace/internal/quick"
 	"github.com/fleetpace/fleetpace/lua"
 	"github.com/fleetpace/fleetpace/reserve"
 )
@@ -24,7 +24,7 @@ import (
 // a fleet reach it through connections in memory, a millisecond away.
 type bubble struct {
 	testing.TB
-	mini *miniredis.Miniredis
+	mini *quick.Redis
 	cut  atomic.Bool  // while set, replies are lost
 	dead atomic.Bool  // while set, replies never come
 	asks atomic.Int64 // commands
@@ -35,8 +35,10 @@ type bubble struct {
 }
 
 func newBubble(t testing.TB) *bubble {
-	m := miniredis.NewMiniRedis()
-	m.ClockTTL(true)
+	m, err := quick.New()
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(m.Close)
 	b := &bubble{TB: t, mini: m}
 	b.way.Store(int64(way))

@@ -11,11 +11,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/fleetpace/fleetpace/internal/delay"
+	"github.com/fleetpace/fleetpace/internal/quick"
 	_ "github.com/fleetpace/fleetpace/internal/redistest" // collects garbage less often
 	"github.com/fleetpace/fleetpace/lua"
 	"github.com/fleetpace/fleetpace/reserve"
@@ -24,7 +24,7 @@ import (
 // Bubble is a Redis with connections in memory, and the processes that share it.
 type Bubble struct {
 	testing.TB
-	Redis   *miniredis.Miniredis
+	Redis   *quick.Redis
 	Way     time.Duration // one-way delay of connections that are made from now on
 	Beats   time.Duration // how much later heartbeats are sent
 	Scripts atomic.Int64  // script calls so far, except heartbeats
@@ -34,8 +34,10 @@ type Bubble struct {
 
 // New starts a Redis, which ends with the test.
 func New(t testing.TB) *Bubble {
-	m := miniredis.NewMiniRedis()
-	m.ClockTTL(true)
+	m, err := quick.New()
+	if err != nil {
+		t.Fatal(err)
+	}
 	b := &Bubble{TB: t, Redis: m}
 	t.Cleanup(func() {
 		b.dials.Lock()

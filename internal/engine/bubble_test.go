@@ -10,12 +10,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/fleetpace/fleetpace/internal/delay"
 	"github.com/fleetpace/fleetpace/internal/engine"
+	"github.com/fleetpace/fleetpace/internal/quick"
 	"github.com/fleetpace/fleetpace/internal/wire"
 	scripts "github.com/fleetpace/fleetpace/lua"
 )
@@ -24,7 +24,7 @@ import (
 // a fleet reach it through connections in memory, each as far away as it wants.
 type bubble struct {
 	testing.TB
-	mini *miniredis.Miniredis
+	mini *quick.Redis
 	asks atomic.Int64 // script calls
 	seen [engine.Rules + 1]atomic.Int64
 	cut  atomic.Bool // while set, replies are lost
@@ -32,8 +32,10 @@ type bubble struct {
 }
 
 func newBubble(t testing.TB) *bubble {
-	m := miniredis.NewMiniRedis()
-	m.ClockTTL(true)
+	m, err := quick.New()
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(m.Close)
 	b := &bubble{TB: t, mini: m, over: make(chan struct{})}
 	return b
