@@ -165,26 +165,3 @@ func (l *Limiter) TryN(ctx context.Context, n int) (Attempt, error) {
 	}
 	return a, nil
 }
-
-// States is [Limiter.State] for some keys, in their order. It takes one round trip per 32 keys, and two
-// for limits of a group.
-func (l *Limiter) States(ctx context.Context, keys ...string) ([]State, error) {
-	states := make([]State, 0, len(keys))
-	for len(keys) > 0 {
-		some := keys[:min(len(keys), keysPerScript)]
-		keys = keys[len(some):]
-		j := &Joint{}
-		for _, key := range some {
-			j.limits = append(j.limits, l.For(key))
-		}
-		found, err := j.inspect(ctx)
-		if err != nil {
-			return nil, failed("states", l, err)
-		}
-		states = append(states, found...)
-	}
-	return states, nil
-}
-
-// keysPerScript is how many keys a script reads within a millisecond.
-const keysPerScript = 32

@@ -57,11 +57,11 @@
 //     joins a line, its line asks with a batch, and the answer is a turn or a place.
 //   - clock.go says how long round trips take, and how early a call asks. left.go returns what no
 //     call uses. missed.go fails calls at once whose deadlines are too short.
-//   - heart.go has the heartbeats, names.go what they tell Redis, kinds.go which kind of limit is in force.
+//   - heart.go has the heartbeats. kinds.go has what they tell Redis of names, and which kind of limit is in force.
 //   - lease.go takes permits ahead of calls, and stock.go is where calls draw them.
-//   - slots.go has the calls that hold slots, and audit.go finds slots that no call uses.
-//   - listen.go subscribes to news, and news.go handles it. Where news may be missed, news.go asks Redis.
+//   - slots.go has the calls that hold slots, and finds slots that no call uses.
+//   - news.go handles news, to which drive.go subscribes. Where news may be missed, news.go asks Redis.
 //     move.go has what happened to limits: pauses, changes, and plans.
-//   - breaker.go, outage.go and local.go serve calls while Redis is unreachable.
+//   - outage.go and local.go serve calls while Redis is unreachable.
 //   - process.go, drive.go, settle.go, verbs.go and wait.go are the shell.
 package engine

@@ -103,9 +103,7 @@ func (e *Engine) Leave(now time.Time, c *Call) bool {
 	if c.line == nil || !c.line.leave(c, now) {
 		return false
 	}
-	for _, p := range c.line.parts {
-		e.forgetMissed(p.Limit.Keys[0], now)
-	}
+	e.forgetMissed()
 	return true
 }
 

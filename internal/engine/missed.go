@@ -9,12 +9,10 @@ import (
 // Callers whose deadline is too short for the queue try again soon, thousands of times a second. As
 // long as a forecast is fresh, the process answers them itself.
 
-// refusals is the forecasts that were too late for a call, queues that were full, and what may have made turns come
-// earlier since.
+// refusals is the forecasts that were too late for a call, and queues that were full.
 type refusals struct {
-	missed  map[key]missed
-	full    map[key]full
-	changed map[string]time.Time // by key: when the process learned that turns of the limit may come earlier
+	missed map[key]missed
+	full   map[key]full
 }
 
 // missed is the forecast for a call at the end of a line.
@@ -116,7 +114,7 @@ func (e *Engine) turnAway(c *Call, now time.Time) bool {
 		return false
 	}
 	doubt, fresh := m.fresh(now, now.Sub(e.heard) <= deafAfter)
-	if !fresh || e.changedSince(&c.Need, m.heard) {
+	if !fresh {
 		delete(e.missed, of)
 		return false
 	}
@@ -127,26 +125,5 @@ func (e *Engine) turnAway(c *Call, now time.Time) bool {
 	return true
 }
 
-// forgetMissed notes that turns of the limit with a key may come earlier than forecast. An empty key stands for
-// all limits.
-func (e *Engine) forgetMissed(key string, now time.Time) {
-	if e.refusals.full = nil; len(e.missed) == 0 {
-		e.refusals.changed = nil
-		return
-	}
-	switch {
-	case key == "":
-		e.missed, e.refusals.changed = nil, nil
-	default:
-		if e.refusals.changed == nil || len(e.refusals.changed) >= mostMissed {
-			clear(e.missed)
-			e.refusals.changed = map[string]time.Time{}
-		}
-		e.refusals.changed[key] = now
-	}
-}
-
-// changedSince reports whether turns of a need may come earlier than a forecast of a moment said.
-func (e *Engine) changedSince(n *Need, heard time.Time) bool {
-	return len(e.refusals.changed) > 0 && n.any(func(l *wire.Limit) bool { return !e.refusals.changed[l.Keys[0]].Before(heard) })
-}
+// forgetMissed notes that turns of a limit may come earlier than forecast.
+func (e *Engine) forgetMissed() { e.missed, e.refusals.full = nil, nil }

@@ -130,7 +130,7 @@ func (e *Engine) heardOf(key, what string, micros int64) {
 		return
 	}
 	for _, u := range e.names {
-		for l := range u.limits.all {
+		for l := range u.limits {
 			if l.Keys[0] == key {
 				e.tell(Event{What: Moved, Limit: l, Text: what})
 				return
@@ -151,8 +151,8 @@ func (e *Engine) HasMoved(now time.Time, limits []*wire.Limit, micros int64) {
 	}
 	for _, l := range limits {
 		e.moveOf(l.Keys[0], now).own = micros
-		e.forgetMissed(l.Keys[0], now)
 	}
+	e.forgetMissed()
 	e.refreshLines(func(l *line) bool {
 		return slices.ContainsFunc(limits, func(of *wire.Limit) bool { return l.isAt(of.Keys[0]) })
 	})
@@ -237,8 +237,8 @@ func (e *Engine) Planned(now time.Time, limits []*wire.Limit) {
 	of := map[string]bool{}
 	for _, l := range limits {
 		of[l.Keys[0]] = true
-		e.forgetMissed(l.Keys[0], now)
 	}
+	e.forgetMissed()
 	e.refreshLines(func(l *line) bool {
 		return slices.ContainsFunc(l.parts, func(p Part) bool { return of[p.Limit.Keys[0]] })
 	})

@@ -66,7 +66,7 @@ func (e *Engine) needsNews(now time.Time) bool {
 // Subscribed notes that the process receives news from now on. It may have missed some before.
 func (e *Engine) Subscribed(now time.Time) {
 	e.heard = now
-	e.forgetMissed("", now)
+	e.forgetMissed()
 	e.refreshLines(func(*line) bool { return true })
 }
 
@@ -82,7 +82,7 @@ func (e *Engine) News(now time.Time, text string) {
 	words := strings.SplitN(text, " ", 4)
 	switch {
 	case words[0] == "dead":
-		e.forgetMissed("", now)
+		e.forgetMissed()
 		e.refreshLines(func(*line) bool { return true })
 	case words[0] == "protocol":
 		e.hurry(now)
@@ -136,7 +136,7 @@ func (e *Engine) newsOf(key string, kinds []string, micros int64, now time.Time)
 // refreshKey makes the first call of each line that needs the limit with a key ask: its forecast may be wrong,
 // because of news of a time of Redis.
 func (e *Engine) refreshKey(key string, news int64, now time.Time) {
-	e.forgetMissed(key, now)
+	e.forgetMissed()
 	for _, l := range e.inUse {
 		if l.isAt(key) {
 			l.refreshes(-1, 1, len(l.places), news)

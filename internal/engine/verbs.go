@@ -15,18 +15,22 @@ import (
 
 // Pause pauses some limits for a time. If keeps is true, stored permits stay.
 func (p *Process) Pause(ctx context.Context, limits []*wire.Limit, d time.Duration, reason string, keeps bool) error {
-	var left []time.Duration
-	return p.move(ctx, limits, func(c *wire.Call) (reply wire.Reply, err error) {
-		reply, left, err = wire.Pause(ctx, c, d, reason, keeps)
-		return reply, err
-	}, func(e *Engine, now time.Time, micros int64) { e.HasPaused(now, limits, micros, left) })
+	return p.pauses(ctx, limits, func(c *wire.Call) (wire.Reply, []time.Duration, error) {
+		return wire.Pause(ctx, c, d, reason, keeps)
+	})
 }
 
 // Stop is Pause for a hard stop: see wire.Stop.
 func (p *Process) Stop(ctx context.Context, limits []*wire.Limit, d time.Duration, until time.Time, reason string, every time.Duration) error {
+	return p.pauses(ctx, limits, func(c *wire.Call) (wire.Reply, []time.Duration, error) {
+		return wire.Stop(ctx, c, d, until, reason, every)
+	})
+}
+
+func (p *Process) pauses(ctx context.Context, limits []*wire.Limit, pause func(*wire.Call) (wire.Reply, []time.Duration, error)) error {
 	var left []time.Duration
 	return p.move(ctx, limits, func(c *wire.Call) (reply wire.Reply, err error) {
-		reply, left, err = wire.Stop(ctx, c, d, until, reason, every)
+		reply, left, err = pause(c)
 		return reply, err
 	}, func(e *Engine, now time.Time, micros int64) { e.HasPaused(now, limits, micros, left) })
 }
