@@ -180,8 +180,8 @@ func (e *Engine) useLimit(l *wire.Limit, now time.Time) {
 	e.useName(l.Name, now).limits.use(l, now)
 }
 
-// mostUsed is how many limits of a name are remembered at most. Half of them are forgotten then: those that calls
-// have not needed for the longest time.
+// mostUsed is how many limits of a name are remembered at most. Then the half is forgotten that calls have not needed
+// for the longest time.
 const mostUsed = 2000
 
 // recent are the limits that calls have needed last, and when.
