@@ -229,11 +229,14 @@ func TestDoctorAgreesWithWhy(t *testing.T) {
 func TestFullBeforeTheFleetStarts(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, redistest.Local(t, "--maxmemory-policy", "noeviction", "--save", "")) // of this test alone
-	code, _, _ := s.command("", "why", "--exit-code")
-	require.Zero(t, code)
+	code, out, errs := s.command("", "why", "--exit-code")
+	require.Equal(t, exitUnknown, code)
+	require.Regexp(t, "^No limit is known: ", out)
+	require.Empty(t, errs)
+	require.Contains(t, s.does("why"), "No limit is known: ")
 	require.NoError(t, s.client.ConfigSet(t.Context(), "maxmemory", "1").Err())
 	full := "Redis is full, and refuses to write, so each process follows its outage policy.\n"
-	code, out, _ := s.command("", "why", "--exit-code")
+	code, out, _ = s.command("", "why", "--exit-code")
 	require.Equal(t, exitMustAct, code)
 	require.Regexp(t, `^wrong  `+full+`       Whether .*\n       .* fleetpace doctor\n$`, out)
 	for _, name := range [][]string{{"api"}, {"api", "acme"}, {"llm/api"}} {
@@ -248,7 +251,7 @@ func TestFullBeforeTheFleetStarts(t *testing.T) {
 	require.Contains(t, out, "; processes that run could not write here\n")
 	require.NotContains(t, out, "theirs is another Redis")
 	require.NoError(t, s.client.ConfigSet(t.Context(), "maxmemory", "0").Err())
-	code, _, errs := s.command("", "why", "api")
+	code, _, errs = s.command("", "why", "api")
 	require.Equal(t, exitUnknown, code, errs)
 }
 

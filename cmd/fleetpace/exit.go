@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/fleetpace/fleetpace/internal/fleet"
@@ -28,6 +29,7 @@ there is a problem.`
 var (
 	errMustAct      = errors.New("somebody must act")
 	errSaid         = errors.New("redis does not answer; the output says so")
+	errNone         = fmt.Errorf("%w; the output says so", fleet.ErrUnknown)
 	errNotConfirmed = errors.New("nothing was changed")
 )
 

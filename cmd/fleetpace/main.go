@@ -37,7 +37,7 @@ func (a *app) run(ctx context.Context, args []string) int {
 	root.SetErr(a.errs)
 	err := root.ExecuteContext(ctx)
 	a.close()
-	if err != nil && err != errMustAct && err != errSaid {
+	if err != nil && err != errMustAct && err != errSaid && err != errNone {
 		fmt.Fprintln(a.errs, "fleetpace:", advised(err))
 	}
 	return exitCode(ctx, err)

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/fleetpace/fleetpace/internal/fleet"
@@ -102,6 +103,30 @@ func TestWhyOfAnObserver(t *testing.T) {
 	require.Equal(t, fleet.WhyNobody, a.Reason, a.Text)
 	require.Equal(t, "Redis may also refuse to write, for example because it is full: this user may not try.", a.More)
 	require.NoError(t, s.client.Do(t.Context(), "ACL", "SETUSER", "default", "+@all").Err())
+}
+
+// The only process holds all slots, and is suspended. When it goes on, the limit does not count as standing still.
+func TestWhySlotsOfAProcessThatGoesOn(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, redistest.New(t))
+	l, client := s.slots(1, 1)
+	s.waitsForSlot(l)
+	require.NoError(t, client.Close())
+	held, err := s.client.ZRange(t.Context(), s.keys("s", "")[2], 0, 0).Result()
+	require.NoError(t, err)
+	ago := func(d time.Duration) int64 {
+		now, err := s.client.Time(t.Context()).Result()
+		require.NoError(t, err)
+		return now.Add(-d).UnixMicro()
+	}
+	require.NoError(t, s.client.ZAdd(t.Context(), s.keys("s", "")[2], redis.Z{Score: float64(ago(time.Minute)), Member: held[0]}).Err())
+	for gone, severity := range map[time.Duration]fleet.Severity{time.Second: fleet.SeverityLook, 10 * time.Second: fleet.SeverityStop} {
+		require.NoError(t, s.client.HSet(t.Context(), s.beats()[1], "since", ago(gone)).Err())
+		s.silent(0, false)
+		a := s.explain("")
+		require.Equal(t, fleet.WhySlots, a.Reason)
+		require.Equal(t, severity, a.Severity, "%v: %s", gone, a.More)
+	}
 }
 
 // An answer promises no turn where nobody knows it, and names what mends.

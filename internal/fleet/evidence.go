@@ -75,7 +75,17 @@ func (l *Look) lately(holders []reserve.Holder) string {
 	if ago < stuck {
 		return fmt.Sprintf("A call took a slot %s ago.", span(ago)) + l.keeps(holders)
 	}
-	return fmt.Sprintf("No call has taken a slot for %s.", span(ago))
+	back := ""
+	if !l.stuck(holders) {
+		back = fmt.Sprintf(", but all processes were silent until %s ago", span(l.whole))
+	}
+	return fmt.Sprintf("No call has taken a slot for %s%s.", span(ago), back)
+}
+
+// stuck reports whether no call has taken a slot for long, although processes lived. While they were suspended, or Redis
+// did not run, no call could, and for a moment later none has.
+func (l *Look) stuck(holders []reserve.Holder) bool {
+	return time.Since(holders[len(holders)-1].Since) >= stuck && (l.whole == 0 || l.whole >= silent)
 }
 
 // keeps names who has held the same slots for long, and holds the most, while others take some.

@@ -216,7 +216,7 @@ func (l *Look) answer(a *Answer, first reason, row *Row, booked *Booked) {
 	a.Held = held(row, booked, first.why)
 	a.Title = first.why.title(a.Held)
 	a.Severity = first.why.severity(a.Held)
-	if h := row.State.Holders; a.Reason == WhySlots && a.Severity == SeverityStop && len(h) > 0 && time.Since(h[len(h)-1].Since) < stuck {
+	if h := row.State.Holders; a.Reason == WhySlots && a.Severity == SeverityStop && len(h) > 0 && !l.stuck(h) {
 		a.Severity = SeverityLook // slots come back one after the other, and calls take them: the last one lately
 	}
 	a.Do, a.Command = l.mend(first.why, row)

@@ -82,6 +82,13 @@ func TestSlotsThatComeBackAreNotWrong(t *testing.T) {
 		require.Equal(t, severity, a.Severity, "%v: %+v", since, a)
 		require.Equal(t, says[severity], look.lately(row.State.Holders))
 	}
+	look.whole = 2 * time.Second // the holders were suspended, and go on
+	row := &Row{}
+	row.State.Holders, row.State.Waiting = []reserve.Holder{{Slots: 1, Since: time.Now().Add(-30 * time.Second)}}, 3
+	a := Answer{}
+	look.answer(&a, reason{why: WhySlots}, row, nil)
+	require.Equal(t, SeverityLook, a.Severity)
+	require.Equal(t, "No call has taken a slot for 30s, but all processes were silent until 2s ago.", look.lately(row.State.Holders))
 }
 
 // The holder of a slot of serve is its caller, and the answer says when its lease ends.

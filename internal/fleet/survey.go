@@ -104,8 +104,9 @@ type Survey struct {
 	SetBy     map[string]string `json:"setBy,omitempty"` // by key: who has set the override, if that is known
 	Protocols []int             `json:"protocols"`       // of the living processes of the group, the lowest first; 2: v0.2
 
-	at    time.Time // local time of the reading
-	flags []string  // of the commands: see Reader.Flags
+	at    time.Time     // local time of the reading
+	whole time.Duration // since when the heartbeats of the fleet have no gap, until the reading; 0: unknown
+	flags []string      // of the commands: see Reader.Flags
 }
 
 // Alive is how many processes are alive, without processes whose calls fail.
@@ -226,6 +227,9 @@ func (r *Reader) Survey(ctx context.Context, n Name) (*Survey, error) {
 	}
 	s := &Survey{Name: n, Limit: limits.Val()[" limit"], at: time.Now(), flags: r.Flags}
 	s.listProtocols(spoken.Val(), limits.Val(), clock.Val())
+	if since, err := strconv.ParseInt(spoken.Val()["since"], 10, 64); err == nil {
+		s.whole = clock.Val().Sub(time.UnixMicro(since))
+	}
 	last := map[string]float64{} // moments of heartbeats; below 0 for dead processes
 	for _, beat := range beats.Val() {
 		id, _ := beat.Member.(string)
