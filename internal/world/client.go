@@ -36,6 +36,8 @@ type client struct {
 	ear    *ear                     // the connection that hears news; nil: none
 	wanted bool                     // whether the engine wants news
 	asks   map[*engine.Batch]flight // the asks in flight
+	runs   map[int64]*run           // the asks of waiting calls, by the numbers of their places
+	newsAt time.Duration            // when it last heard news
 }
 
 const prefix, dead = reserve.DefaultPrefix, 3 * time.Second
@@ -45,7 +47,7 @@ const prefix, dead = reserve.DefaultPrefix, 3 * time.Second
 var brisk = engine.Brisk{Demand: 100, Lease: 100 * time.Millisecond, Used: 4}
 
 func newClient(w *world, p *process) *client {
-	m := &client{process: p, world: w, limits: map[part]*wire.Limit{}, names: map[string]*wire.Name{}, plans: map[part]planned{}, calls: map[*engine.Call]*call{}, joined: map[*call]*engine.Call{}, asks: map[*engine.Batch]flight{}}
+	m := &client{process: p, world: w, limits: map[part]*wire.Limit{}, names: map[string]*wire.Name{}, plans: map[part]planned{}, calls: map[*engine.Call]*call{}, joined: map[*call]*engine.Call{}, asks: map[*engine.Batch]flight{}, runs: map[int64]*run{}}
 	m.redis = redis.NewClient(&redis.Options{MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}})
 	if p.version != "" { // this hook is called first
 		m.redis.AddHook(m.versioned())

@@ -174,6 +174,7 @@ type flight struct {
 
 // sends notes that a batch is sent.
 func (m *client) sends(b *engine.Batch) {
+	m.asksAgain(b)
 	if b.Script == engine.Ask && m.asks[b].serial != b.Call.Serial {
 		m.takenBack(m.asks[b])
 		m.asks[b] = flight{serial: b.Call.Serial, scripts: m.server.answered()}
@@ -192,6 +193,7 @@ func (p *plan) remembers() int {
 // hasSent notes that a batch is back. If its reply was lost, Redis takes back its turns of a quota. If it has answered
 // more asks since than it remembers, these turns are lost.
 func (m *client) hasSent(b *engine.Batch, err error) {
+	m.isAnswered(b, err)
 	f := m.asks[b]
 	switch {
 	case f.serial != b.Call.Serial || b.Script != engine.Ask:

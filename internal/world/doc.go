@@ -18,7 +18,8 @@
 //     has its turn out of the order in which calls came. A call has the place of a call before it, in its
 //     process, that gave up
 //   - quiet: the fleet makes at most four script calls for each turn, and for each call that missed its
-//     deadline, was booked or was given up, and six for each second of a process
+//     deadline, was booked or was given up, and six for each second of a process. No call asks again and again
+//     while neither time passes nor news come, and time never stands still
 //   - clean: when all is over, no call has a place, none holds a slot, and each key expires. A fail-over to older
 //     data may bring places back, until a call asks for the limit or its keys expire
 //   - true: the texts of errors and states are correct

@@ -36,7 +36,7 @@ func (m *client) listen(failed int) {
 		e.hears = &listener{channel: m.world.channel(), hear: func(message string) {
 			heard, ok := m.hears(message)
 			e.hear(func(now time.Time) {
-				if ok {
+				if m.newsAt = m.now; ok {
 					m.engine.News(now, heard)
 				} else {
 					m.engine.Alive(now)

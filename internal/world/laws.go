@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fleetpace/fleetpace/internal/engine"
 	"github.com/fleetpace/fleetpace/internal/wire"
 	"github.com/fleetpace/fleetpace/reserve"
 )
@@ -129,6 +130,65 @@ func (w *world) judgeQuiet() {
 		w.violate("quiet", "%d script calls, and %.0f are enough for %d turns, %d misses, %d calls that were given up, in %.0f process-seconds: %v",
 			calls, most, turns, misses, gone, seconds, w.server.calls)
 	}
+}
+
+// run is how often a call has asked in a row, each time at the moment of the answer to its last ask.
+type run struct {
+	n               int
+	asked, answered time.Duration
+}
+
+// placesOf returns the numbers of the waiting calls for which a batch asks.
+func placesOf(b *engine.Batch) (numbers []int64) {
+	for i := range b.Items {
+		if item := &b.Items[i]; b.Script == engine.Ask && item.Ahead == 0 && item.Parts[0].Tag > 0 {
+			numbers = append(numbers, item.Number)
+		}
+	}
+	return numbers
+}
+
+// asksAgain is the law that a call which waits does not ask again and again without a reason. If its process has heard
+// no news, it knows nothing more than before. Redis may answer that the call waits at another limit now, and may have
+// its turn there at once. So it may ask again once for each limit, and no call of a history needs more than three. From a
+// hard stop on, it says nothing: a new call asks at once there, under the number of a failed call. Such a run lasts only
+// as long as a few round trips here. Where Redis answers in no time, it never ends.
+func (m *client) asksAgain(b *engine.Batch) {
+	const most = 3
+	stopped := slices.ContainsFunc(m.world.meters, func(of *meter) bool { return len(of.stops) > 0 })
+	for _, number := range placesOf(b) {
+		r := m.runs[number]
+		if r == nil {
+			r = &run{answered: -1}
+			m.runs[number] = r
+		}
+		if r.n++; r.answered != m.now || m.newsAt >= r.asked || stopped {
+			r.n = 0
+		}
+		if r.asked = m.now; r.n == most+1 {
+			m.world.violate("quiet", "call %d of process %d has asked %d times, each time at the moment of the answer before", number, m.n, r.n)
+		}
+	}
+}
+
+// isAnswered notes that the calls of a batch have their answers.
+func (m *client) isAnswered(b *engine.Batch, err error) {
+	for _, number := range placesOf(b) {
+		if r := m.runs[number]; r != nil && err == nil {
+			r.answered = m.now
+		}
+	}
+}
+
+// standsStill is the law that time passes. The most actions that a history has at one moment are a few thousand: its
+// callers begin, and each process hears what the others do.
+func (w *world) standsStill() bool {
+	const most = 100_000
+	if w.still < most {
+		return false
+	}
+	w.violate("quiet", "time stands still: there were %d actions at this moment", w.still)
+	return true
 }
 
 // overtaken counts a call that has its turn while a call waits whose place was taken well before its own. It counts

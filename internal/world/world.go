@@ -86,7 +86,7 @@ func play(p *plan, telling bool, wrong func(string) string) *world {
 
 // playOn plays the history to its end.
 func (w *world) playOn() {
-	for !w.over && !w.stuck() && !(w.brief && len(w.violations) > 0) {
+	for !w.over && !w.stuck() && !w.standsStill() && !(w.brief && len(w.violations) > 0) {
 		if w.done() && !w.resting {
 			w.rest()
 		}
@@ -147,6 +147,7 @@ type schedule struct {
 	now   time.Duration // since the world began
 	tasks tasks
 	count int
+	still int // how many actions were run at this moment
 }
 
 type task struct {
@@ -182,6 +183,10 @@ func (s *schedule) at(at time.Duration, what func()) {
 // play runs the next action.
 func (s *schedule) play() {
 	next := heap.Pop(&s.tasks).(*task)
+	if next.at > s.now {
+		s.still = 0
+	}
+	s.still++
 	s.now = next.at
 	next.what()
 }
