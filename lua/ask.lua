@@ -114,7 +114,7 @@ local function wait(parts, item)
   end
   local books, told = item.id and latest - at > item.patience, latest
   if item.id and not books then which, told = farthest(parts, item, forecast) end
-  if not books and #parts == 1 then told = comesBack(parts[1].l, near, told) end -- calls of several limits get turns at the last moment
+  if not books then told = comesBack(parts[which].l, near, told, parts[which].old or parts[which].placed) end
   for k, p in ipairs(parts) do
     local l = p.l
     if k ~= which or books then

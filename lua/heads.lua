@@ -68,12 +68,14 @@ local function entitled(l, tag, cost)
 end
 
 -- comesBack is the forecast that a waiting call gets. If the head is overdue, or its process is silent, it is at
--- most a `lead` after others may have the head's permits, because callers ask before their forecast.
+-- most a `lead` after others may have the head's permits, because callers ask before their forecast. A call that has
+-- asked before, and may have them now, waits for another limit: it would ask without an end.
 -- Quotas, rolling limits and slots have many permits at one moment, and their calls have turns one after the other.
-local function comesBack(l, lead, told)
+local function comesBack(l, lead, told, again)
   if not l.meter.lost then return told end
   local late, place = overdue(l)
   if not late or asking[callOf(place)] or late <= 0 and not silent(l, processOf(place)) then return told end
   local moment = passes(l) + lead
+  if again and moment - lead < at then return told end
   return moment > at and min(told, moment) or told
 end

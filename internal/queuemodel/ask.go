@@ -229,8 +229,9 @@ func (c *call) wait(item Item, id string, parts []Part, limits []*State, tags []
 		}
 		answer.Wait, answer.Which = math.Ceil(told-c.at), slowest+1
 	}
-	if answer.Status == 0 && len(parts) == 1 {
-		answer.Wait = math.Ceil(c.comesBack(limits[0], c.at+answer.Wait) - c.at)
+	if answer.Status == 0 {
+		again := item.Parts[slowest].Tag > 0 || limits[slowest].placed(id, parts[slowest].Cost) != nil
+		answer.Wait = math.Ceil(c.comesBack(limits[slowest], c.at+answer.Wait, again) - c.at)
 	}
 	for i, p := range parts {
 		s := limits[i]

@@ -136,8 +136,11 @@ func (c *call) passes(s *State) float64 {
 func (s *State) paces() bool { return s.kind == "p" || s.kind == "w" }
 
 // comesBack returns when a waiting call asks again whose forecast is a moment.
-func (c *call) comesBack(s *State, told float64) float64 {
+func (c *call) comesBack(s *State, told float64, again bool) float64 {
 	if len(s.places) == 0 || !s.paces() || c.overdue(s) <= 0 && !c.silent(s.places[0].process) || c.asking[s.places[0].id] {
+		return told
+	}
+	if again && c.passes(s) < c.at {
 		return told
 	}
 	if moment := c.passes(s) + c.Near; moment > c.at {

@@ -224,6 +224,10 @@ func (w *world) mayLose(m *meter) time.Duration {
 			if e := &w.plan.events[i]; g.covers(e) && e.concerns(m.part) {
 				// However often it strikes, the limit works again a while after it has ended.
 				n, lasts := time.Duration(w.strikes[e]), e.ends()-e.at
+				if c.Part > 0 && w.plan.remembers() == 1 && len(w.plan.limits) > 1 { // calls of several limits do not come back sooner
+					total += n * each
+					continue
+				}
 				if c.Part > 0 {
 					total += each + min(n*c.Each, time.Duration(c.Part*float64(lasts)))
 					continue
