@@ -24,6 +24,11 @@ func (e *Engine) deliver(b *Batch, r *Result, at time.Time, early time.Duration,
 		if len(e.refusals.full) > 0 && of.place == nil { // it is noted again if the queue is still full
 			delete(e.refusals.full, of.line.need.key())
 		}
+		if len(of.line.places) > 0 {
+			of.line.followPace(now)
+		} else {
+			of.line.pace = 0
+		}
 		if of.lease != nil {
 			of.lease.isAsked()
 		} else if missing := b.Items[i].Count - r.Answers[i].Count; missing > 0 { // they ask again
@@ -70,6 +75,9 @@ func (e *Engine) deliver(b *Batch, r *Result, at time.Time, early time.Duration,
 		if of.lease != nil {
 			e.ahead(of.lease, now)
 		}
+		if len(of.line.places) > 0 && of.line.pace == 0 {
+			of.line.followPace(now)
+		}
 	}
 }
 
@@ -78,6 +86,18 @@ func (e *Engine) deliver(b *Batch, r *Result, at time.Time, early time.Duration,
 func (e *Engine) mayBeKept(l *line, now time.Time) time.Duration {
 	perSecond, _ := l.need.Limit.Pace(now)
 	return max((slop+min(slop, e.clock.times(now).fastest))/2, time.Duration(float64(time.Second)/100/perSecond))
+}
+
+// followPace moves the forecasts of a line if its limit has another pace than when they were made.
+func (l *line) followPace(now time.Time) {
+	if !l.need.Limit.Paced() {
+		return
+	}
+	pace, _ := l.need.Limit.InForce()
+	if l.pace > 0 && l.pace != pace {
+		l.scale(now, pace/l.pace)
+	}
+	l.pace = pace
 }
 
 // answer hands an answer without a turn to a line. micros is its time, by Redis's clock.

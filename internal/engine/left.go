@@ -86,11 +86,56 @@ func (e *Engine) stay(l *line, t *Turn, now time.Time) {
 	if now.After(t.keptUntil()) {
 		return
 	}
-	if len(l.waiting) == 0 && l.need.ID != "" { // no other call is in this line
-		return
+	if len(l.waiting) == 0 && l.need.ID != "" {
+		if e.comeForward(l, t) {
+			return
+		}
+		if l = e.heir(l); l == nil {
+			return
+		}
 	}
 	e.list(l)
 	l.give(t, now)
+}
+
+// comeForward gives a turn that no call of its line needs to calls of other lines that have later turns. Each of
+// them gets the turn of the one before it, so the last turn is left over. It reports false, and does nothing, if
+// there are no such calls, or if a call of such a line has no turn yet.
+func (e *Engine) comeForward(of *line, t *Turn) bool {
+	var later []*Call
+	for _, l := range e.inUse {
+		if l == of || !l.isAlike(&of.need) {
+			continue
+		}
+		if len(l.needed()) > 0 {
+			return false
+		}
+		for _, c := range l.given {
+			if c.turn.Due.After(t.Due) && c.turn.Process != "" {
+				later = append(later, c)
+			}
+		}
+	}
+	if len(later) == 0 {
+		return false
+	}
+	slices.SortStableFunc(later, func(a, b *Call) int { return a.turn.Due.Compare(b.turn.Due) })
+	for _, c := range later {
+		left := c.turn
+		c.has(t)
+		c.line.wake(c)
+		t, of = left, c.line
+	}
+	t.stays = false
+	of.unused = append(of.unused, t)
+	of.touch()
+	return true
+}
+
+// isAlike reports whether a turn for a need is a turn for calls of the line, too.
+func (l *line) isAlike(of *Need) bool {
+	n := &l.need
+	return n.Part == of.Part && len(n.More)+len(of.More) == 0 && n.Settles == of.Settles && !n.Now && n.Flow == of.Flow
 }
 
 // returns reports whether Redis can take back a turn. Its ask has to be the last one of this process that has
@@ -194,6 +239,21 @@ func (e *Engine) keepLeft(b *Batch, r *Result, now time.Time) {
 		}
 		e.stay(l, t, now)
 	}
+}
+
+// heir returns another line whose calls can use a turn that no call of this line needs. It is the line whose
+// call has waited the longest, or otherwise a line that new calls join. Nil: no line can use it.
+func (e *Engine) heir(of *line) (heir *line) {
+	for _, l := range e.inUse {
+		if l == of || !l.isAlike(&of.need) {
+			continue
+		}
+		switch waits := len(l.needed()) > 0; {
+		case waits && (heir == nil || len(heir.needed()) == 0 || l.oldest().Before(heir.oldest())), heir == nil && l.need.ID == "":
+			heir = l
+		}
+	}
+	return heir
 }
 
 // isReturning reports whether permits of a limit of the line are on their way back.

@@ -249,6 +249,13 @@ func (l *line) refreshes(limit, n, again int, news int64) {
 	l.stale, l.news = min(l.asked, max(l.stale, n)), max(l.news, news)
 }
 
+// scale multiplies the times to all forecasts by a factor, because the limit has another pace.
+func (l *line) scale(now time.Time, factor float64) {
+	for _, p := range l.places {
+		p.forecast = now.Add(time.Duration(float64(p.forecast.Sub(now)) * factor))
+	}
+}
+
 func (l *line) insert(p *place) {
 	i, _ := slices.BinarySearchFunc(l.places, p, func(a, b *place) int {
 		return cmp.Or(cmp.Compare(a.tag(), b.tag()), cmp.Compare(a.number, b.number))

@@ -267,22 +267,10 @@ func (row *Row) read(ctx context.Context, limiter *reserve.Limiter, limit reserv
 		row.Until = time.Now().Add(st.Paused).Round(time.Millisecond)
 	}
 	row.Limit, row.Own = st.Limit.String(), limiter.Limit()
-	if row.plan = row.Own != limit; row.returns() > st.Waiting {
-		st.Wait = st.SetFor
-		row.Wait = st.Wait.Seconds()
-	}
+	row.plan = row.Own != limit
 	for _, h := range st.Holders {
 		row.Held += h.Slots
 	}
-}
-
-// returns is how many permits there are when an override ends before the window does. It is 0 if none ends so.
-func (row *Row) returns() (permits int64) {
-	st, kind := &row.State, row.Own.Kind()
-	if kind != reserve.KindQuota && kind != reserve.KindRolling || st.SetFor <= 0 || st.SetFor >= st.Wait {
-		return 0
-	}
-	return int64(max(0, row.Own.MaxBurst()-st.Burst+int(st.Stored)))
 }
 
 // overHTTP reports whether the first booking of a row is that of a caller of serve. On an error this is not known.

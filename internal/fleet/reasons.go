@@ -115,9 +115,6 @@ func (l *Look) reasons(row *Row, booked *Booked) (all []reason) {
 			turn = fmt.Sprintf("permits come back in about %s, at %s", span(st.Wait), clock(time.Now().Add(st.Wait)))
 		}
 		add(st.Stored < 1 && !row.Paused, WhyUsedUp, "The limit of %s is used up: %s.", row.Limit, turn)
-		if n := row.returns(); n > 0 && len(all) > 0 && all[len(all)-1].why == WhyUsedUp {
-			all[len(all)-1].more = fmt.Sprintf("The override ends before, in %s, and %s then.", span(st.SetFor), count(n, "permit is there", "permits are there"))
-		}
 	}
 	add(row.slows(), WhySet, "%s", l.Override(row))
 	force := "the slowest"

@@ -222,18 +222,6 @@ func (s *scene) used(limit reserve.Limit) {
 	s.told(1)
 }
 
-// overridden uses up what an hour's override has left of a limit, and lets a call wait.
-func (s *scene) overridden(limit, to reserve.Limit) {
-	s.Helper()
-	l, _ := s.process(reserve.Config{Limit: limit})
-	require.NoError(s, l.SetLimit(s.Context(), to, time.Hour))
-	for range to.MaxBurst() {
-		require.NoError(s, l.Wait(s.Context()))
-	}
-	s.waits(1, l.Wait)
-	s.told(1)
-}
-
 // booked books calls at one each hour.
 func (s *scene) booked(ids ...string) {
 	s.Helper()

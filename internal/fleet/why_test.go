@@ -465,22 +465,6 @@ var situations = []struct {
 		},
 	},
 	{
-		what: "a limit whose override ends before its window, when the call that waits has its turn", held: 1, why: fleet.WhyUsedUp, also: []fleet.Why{fleet.WhySet},
-		says: []string{"2/48h0m0s rolling is used up: .* in about 4[78]h"}, more: `^The override ends before, in (59m\S+|1h0m\S*), and 1 permit is there then\.$`,
-		make: func(s *scene) string {
-			s.overridden(reserve.Rolling(3, 48*time.Hour), reserve.Rolling(2, 48*time.Hour))
-			return ""
-		},
-	},
-	{
-		what: "a limit whose override ends before its window, when a new call has its turn, too", held: 1, why: fleet.WhyUsedUp, also: []fleet.Why{fleet.WhySet},
-		says: []string{"rolling is used up: .* in about (59m|1h0m)"},
-		make: func(s *scene) string {
-			s.overridden(reserve.Rolling(4, 48*time.Hour), reserve.Rolling(2, 48*time.Hour))
-			return ""
-		},
-	},
-	{
 		what: "a rolling limit", held: 1, why: fleet.WhyUsedUp, says: []string{`2/hour rolling is used up: .* in about .*, at \d\d:\d\d:\d\d `},
 		make: func(s *scene) string {
 			s.used(reserve.Rolling(2, time.Hour))

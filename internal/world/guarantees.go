@@ -89,7 +89,7 @@ var Guarantees = []Guarantee{
 	},
 	{
 		Event: "A call gives up after its turn was granted, or comes after the turn has expired", Rate: Cost{Turn: true}, Count: Cost{Turn: true},
-		Why: "The next call of its process that needs the same permits gets the turn, if it has no ID. Otherwise Redis takes the permits back, unless it has granted others since.",
+		Why: "The next call of its process that needs the same permits gets the turn. Otherwise Redis takes the permits back, unless it has granted others since.",
 	},
 	{
 		Event: "A request or its reply is lost or late, or the connection breaks",

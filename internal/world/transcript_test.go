@@ -54,7 +54,7 @@ func TestTranscriptsWithOtherSeeds(t *testing.T) {
 		"refused-calls-leave.txt": 8, "refused-calls-leave-rolling.txt": 8, "turns-known-late.txt": 6, "dead-heads-of-a-rolling-limit.txt": 4, "slots-places-return.txt": 8, "clock-back-and-ahead.txt": 20, "clock-back-after-a-rest.txt": 4,
 		"joint-places-of-the-dead.txt": 14, "joint-dead-before-a-slower-limit.txt": 11, "quota-asks-that-failed.txt": 6, "clock-ahead-quota-asleep.txt": 4, "clock-back-quota-asleep.txt": 4,
 		"local-before-all-are-counted.txt": 6, "local-after-data-is-lost.txt": 6,
-		"turns-for-calls-that-come.txt": 4,
+		"turns-for-calls-that-come.txt": 4, "turns-of-bookings-come-forward.txt": 4, "pace-of-a-joint.txt": 2,
 	} {
 		t.Run(file, func(t *testing.T) {
 			for seed := range seeds {
