@@ -101,6 +101,7 @@ func (e *Engine) message(names []*wire.Name, told []wire.Told, first bool, now t
 	}
 	b.answered = func(now time.Time, r *Result) {
 		n, died := e.heardBeat(b, r, now)
+		e.takeKept(nil, now) // after a further message, their turns would be too late
 		told := told[n:]
 		if died && first { // limits of dead processes may have been in force
 			others := slices.DeleteFunc(slices.Clone(names), func(name *wire.Name) bool {
@@ -238,7 +239,9 @@ func (e *Engine) Unsubscribed(now time.Time) { e.doubtful = now }
 // beaten does what follows an answered heartbeat.
 func (e *Engine) beaten(names []*wire.Name, now time.Time) {
 	e.failures = 0
-	e.takeKept(nil, now)
+	if len(e.traffic.kept) > 0 {
+		e.hurry(now)
+	}
 	e.note(names, now)
 	e.auditSlots(now)
 	e.rest(now)

@@ -86,7 +86,6 @@ func (e *Engine) takeKept(err error, now time.Time) {
 			e.fail(k.batch, err, now)
 		case e.unsure(k.batch, now):
 			e.traffic.kept = append(e.traffic.kept, k)
-			e.hurry(now)
 		default:
 			e.take(k.batch, &k.result, k.at, k.early, now)
 		}
