@@ -180,7 +180,11 @@ func (l *line) asks(p *place, t *times) time.Time {
 	case l.atSlots(p.limit):
 		return p.heard.Add(unheard + time.Duration(p.number%32)*unheard/64)
 	case p.close, l.slots != nil:
-		return p.forecast.Add(-min(t.lead, t.near))
+		at := p.forecast.Add(-min(t.lead, t.near))
+		if !p.heard.Before(at) { // It has asked too early, as round trips are shorter now: later, it is given its turn.
+			at = p.forecast.Add(-min(t.lead, t.ahead))
+		}
+		return at
 	default:
 		return p.forecast.Add(-t.lead)
 	}

@@ -148,21 +148,27 @@ func placesOf(b *engine.Batch) (numbers []int64) {
 	return numbers
 }
 
-// asksAgain is the law that a call which waits does not ask again and again without a reason. If its process has heard
-// no news, it knows nothing more than before. Redis may answer that the call waits at another limit now, and may have
-// its turn there at once. So it may ask again once for each limit, and no call of a history needs more than three. From a
-// hard stop on, it says nothing: a new call asks at once there, under the number of a failed call. Such a run lasts only
-// as long as a few round trips here. Where Redis answers in no time, it never ends.
+// asksAgain is the law that calls which wait do not ask again and again without a reason. If their process has heard
+// no news, it knows nothing more than before. Redis may answer that a call waits at another limit now, and may have
+// its turn there at once. So it may ask again once for each limit, and no call of a history needs more than three. A call
+// may always ask along with another call that has a reason: that costs no trip. From a hard stop on, the law says
+// nothing: a new call asks at once there, under the number of a failed call. Such a run lasts only as long as a few
+// round trips here. Where Redis answers in no time, it never ends.
 func (m *client) asksAgain(b *engine.Batch) {
 	const most = 3
-	stopped := slices.ContainsFunc(m.world.meters, func(of *meter) bool { return len(of.stops) > 0 })
-	for _, number := range placesOf(b) {
+	numbers := placesOf(b)
+	along := len(numbers) < len(b.Items) || slices.ContainsFunc(m.world.meters, func(of *meter) bool { return len(of.stops) > 0 })
+	for _, number := range numbers {
 		r := m.runs[number]
 		if r == nil {
 			r = &run{answered: -1}
 			m.runs[number] = r
 		}
-		if r.n++; r.answered != m.now || m.newsAt >= r.asked || stopped {
+		along = along || r.answered != m.now || m.newsAt >= r.asked
+	}
+	for _, number := range numbers {
+		r := m.runs[number]
+		if r.n++; along {
 			r.n = 0
 		}
 		if r.asked = m.now; r.n == most+1 {
