@@ -152,7 +152,7 @@ func (e *Engine) kindOf(name *wire.Name, told *wire.Told, ruling wire.Ruling, no
 		return
 	}
 	u.ruling = ruling.Limit + ruling.Kind
-	for l := range u.limits {
+	for l := range u.limits.all {
 		e.tell(Event{What: Unfit, Limit: l, Text: ruling.Limit, N: ruling.Protocol})
 		return
 	}
@@ -179,17 +179,45 @@ func (e *Engine) useLimit(l *wire.Limit, now time.Time) {
 	e.useName(l.Name, now).limits.use(l, now)
 }
 
-// mostUsed is how many limits of a name are remembered at most. Then the half is forgotten that calls have not needed
-// for the longest time.
-const mostUsed = 2000
+// mostUsed is how many limits of a name are remembered at least, the ones that calls needed last. There are at most
+// twice as many.
+const mostUsed = 1000
 
 // recent are the limits that calls have needed last, and when.
-type recent map[*wire.Limit]time.Time
+type recent struct{ newer, older map[*wire.Limit]time.Time }
 
-func (r recent) use(l *wire.Limit, now time.Time) {
-	if r[l] = now; len(r) > mostUsed {
-		times := slices.SortedFunc(maps.Values(r), time.Time.Compare)
-		maps.DeleteFunc(r, func(of *wire.Limit, at time.Time) bool { return of != l && !at.After(times[mostUsed/2]) })
+// use notes that a call needs a limit. A limit is forgotten after calls have needed mostUsed to 2*mostUsed
+// others.
+func (r *recent) use(l *wire.Limit, now time.Time) {
+	if _, is := r.newer[l]; !is && len(r.newer) == mostUsed {
+		r.newer, r.older = r.older, r.newer
+		clear(r.newer)
+	}
+	if r.newer == nil {
+		r.newer = map[*wire.Limit]time.Time{}
+	}
+	r.newer[l] = now
+}
+
+// last returns when a call last needed a limit.
+func (r *recent) last(l *wire.Limit) time.Time {
+	if at, is := r.newer[l]; is {
+		return at
+	}
+	return r.older[l]
+}
+
+// all yields each of the limits once.
+func (r *recent) all(yield func(*wire.Limit, time.Time) bool) {
+	for l, at := range r.newer {
+		if !yield(l, at) {
+			return
+		}
+	}
+	for l, at := range r.older {
+		if _, is := r.newer[l]; !is && !yield(l, at) {
+			return
+		}
 	}
 }
 
@@ -198,7 +226,7 @@ func (e *Engine) useName(name *wire.Name, now time.Time) *nameUse {
 	u := e.names[name]
 	if u == nil {
 		e.ordered++
-		u = &nameUse{order: e.ordered, limits: recent{}}
+		u = &nameUse{order: e.ordered}
 		e.names[name] = u
 		name.Sure.Store(false)
 		name.Other.Store(nil)
@@ -251,7 +279,7 @@ func (e *Engine) compare(u *nameUse, ruling string) {
 		return
 	}
 	u.ruling = ruling
-	for l := range u.limits {
+	for l := range u.limits.all {
 		e.tell(Event{What: Rules, Limit: l, Text: ruling})
 		return
 	}
@@ -270,7 +298,7 @@ func (e *Engine) namesInUse(now time.Time) (names, gone []*wire.Name) {
 		c.Need.each(func(p Part) { e.useName(p.Limit.Name, now) })
 	}
 	for limit, l := range e.leases { // their calls need no batch
-		if drawn, _ := l.has(); !limit.Name.Ended.Load() && e.names[limit.Name] != nil && drawn.After(e.names[limit.Name].limits[limit]) {
+		if drawn, _ := l.has(); !limit.Name.Ended.Load() && e.names[limit.Name] != nil && drawn.After(e.names[limit.Name].limits.last(limit)) {
 			e.useLimit(limit, now)
 		}
 	}

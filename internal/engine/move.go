@@ -130,7 +130,7 @@ func (e *Engine) heardOf(key, what string, micros int64) {
 		return
 	}
 	for _, u := range e.names {
-		for l := range u.limits {
+		for l := range u.limits.all {
 			if l.Keys[0] == key {
 				e.tell(Event{What: Moved, Limit: l, Text: what})
 				return

@@ -141,7 +141,7 @@ func (e *Engine) reports(now time.Time) map[string]wire.Report {
 	used, waiting := map[string][]usage{}, e.waitingCalls(now)
 	for name, u := range e.names {
 		of := used[name.Keys[0]]
-		for l, last := range u.limits {
+		for l, last := range u.limits.all {
 			if now.Sub(last) < forgotten {
 				of = append(of, usage{l, last})
 			}
