@@ -24,5 +24,5 @@ func TestSmallClientHasTheScript(t *testing.T) {
 			all[len(all)-1] += string(text)
 		}
 	}
-	require.True(t, short(nest(all...)) == texts["ask"], "%v", list)
+	require.True(t, nest(all...) == texts["ask"], "%v", list)
 }

@@ -266,7 +266,7 @@
 // # Where to find it
 //
 //   - head.lua and items.lua read the arguments of each script call.
-//   - ask.lua grants turns and places. take.lua and common.lua, with spend.lua, are its short paths where nobody waits, join.lua and
+//   - ask.lua grants turns and places. take.lua and common.lua are its short paths where nobody waits, join.lua and
 //     queue.lua where calls wait.
 //   - leave.lua takes back places, turns and slots, with quit.lua and queue.lua as its short path. settle.lua has costs
 //     that are known later, and what was spent without Redis.

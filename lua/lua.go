@@ -14,8 +14,6 @@ var (
 	items string
 	//go:embed take.lua
 	take string
-	//go:embed spend.lua
-	spend string
 	//go:embed queue.lua
 	queue string
 	//go:embed join.lua
@@ -81,8 +79,8 @@ var meters = meter + paced + quota + rolling + warming + arguments + places + sl
 
 // texts are those of the scripts, by verb: each has what it needs.
 var texts = map[string]string{
-	"take":    short(take),
-	"ask":     nest(head+queue+join+items+short(common), meters, shares+room+bookings+heads+change+state+ask),
+	"take":    take,
+	"ask":     nest(head+queue+join+items+common, meters, shares+room+bookings+heads+change+state+ask),
 	"leave":   nest(head+queue+quit, meters, shares+room+bookings+change+state+leave),
 	"settle":  nest(head, meters, shares+room+change+state+settle),
 	"pause":   nest(head, meters, change+state+pause),
@@ -107,9 +105,6 @@ var (
 	Inspect = redis.NewScript(texts["inspect"])
 	Beat    = redis.NewScript(texts["beat"])
 )
-
-// short puts spend.lua into a text. Lua would take its time to make a function of it, and to call it.
-func short(text string) string { return strings.Replace(text, "-- here is spend.lua\n", spend, 1) }
 
 // nest makes each text but the first a function within the text before it. For each variable that a
 // function shares with the text around it, Lua 5.1 searches the variables of that text alone.

@@ -30,17 +30,41 @@ local j, k = 0, OWN -- how many keys and arguments have been read
 
 while j < #KEYS do
   local interval, burst, permits = ARGV[k + 2] + 0, ARGV[k + 3] + 0, ARGV[k + 4] * ARGV[k + 5]
-  local last, spent = ARGV[4] .. ' ' .. ARGV[5] .. ' ' .. permits, nil
+  local last = ARGV[4] .. ' ' .. ARGV[5] .. ' ' .. permits
   local group = j + ARGV[k + 1]
   k = k + TERMS
   while j < group do
     j = j + 1
-    local key, known, brought, clock = KEYS[j], ARGV[k + 1], ARGV[k + 2] + 0, ARGV[k + 3] + 0
-    local within, ahead, lack, plain, version, due = tonumber(ARGV[k + 4]), horizon, 0, nil, nil, nil
-    if within and within ~= 0 and clock > 0 and at - clock < STEP then within = within - max(0, at - clock) end
-    if within then ahead = min(within, horizon) end
-    -- here is spend.lua
-    reply[2 * j], reply[2 * j + 1] = due and version + 1 or -1, due or 0
+    local key, given, due = KEYS[j], -1, 0
+    repeat -- once: break leaves the calls to ask
+      local f = pcall('HMGET', key, 'plain', 'version', 'seenMicros', 'nextFreeTicketMicros', 'fraction')
+      if f[1] ~= ARGV[k + 1] then break end
+      local version, seen, free, was = tonumber(f[2]), tonumber(f[3]), tonumber(f[4]), tonumber(f[5] or 0)
+      local clock, within, full, part, ahead = ARGV[k + 3] + 0, tonumber(ARGV[k + 4]), at - burst * interval, was, horizon
+      if not (version and seen and free and was and version >= ARGV[k + 2] + 0) then break end
+      if seen > now or now - seen > STEP and clock ~= 0 and not (now - clock <= STEP) then break end -- the clock has stepped
+      if free + part < full then
+        free = floor(full)
+        part = full - free
+      end
+      part = part + permits * interval
+      if within and within ~= 0 and clock > 0 and at - clock < STEP then within = within - max(0, at - clock) end
+      if within then ahead = min(within, horizon) end
+      local wait = free - at + part
+      if not (wait <= ahead and ahead >= 0) then break end
+      local whole = floor(part)
+      part, due, given = part - whole, ceil(wait), version + 1
+      local next, moment = format('%d', given), format('%d', free + whole)
+      if part == was then
+        call('HSET', key, 'version', next, 'seenMicros', this, 'nextFreeTicketMicros', moment, 'last', last)
+      else
+        call('HSET', key, 'version', next, 'seenMicros', this, 'nextFreeTicketMicros', moment, 'last', last, 'fraction', format('%.17g', part))
+      end
+      if floor(now / RENEW) ~= floor(seen / RENEW) then
+        call('PEXPIRE', key, ceil((burst * interval + horizon + 3 * RENEW) / 1000))
+      end
+    until true
+    reply[2 * j], reply[2 * j + 1] = given, due
     k = k + WIDTH
   end
 end

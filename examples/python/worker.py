@@ -26,7 +26,7 @@ class Limit:
         self.keys = [base + k for k in ("p", "p-places", "p-log", "processes", "p-booked", "p-flows")]
         texts = ["".join((LUA / f"{f}.lua").read_text() for f in files.split()) for files in TEXTS]
         text = "return (function()\n".join(texts) + "end)()\n" * 2
-        self.ask = client.register_script(text.replace("-- here is spend.lua\n", (LUA / "spend.lua").read_text()))
+        self.ask = client.register_script(text)
         self.terms = ["p", repr(1e6 / rate), burst, 0, "", 0, "", "", "", 0]
         self.process, self.serial, self.way = f"py{os.getpid()}-{time.time_ns()}", 0, 1.0
 

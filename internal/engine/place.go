@@ -181,7 +181,7 @@ func (l *line) asks(p *place, t *times) time.Time {
 		return p.heard.Add(unheard + time.Duration(p.number%32)*unheard/64)
 	case p.close, l.slots != nil:
 		at := p.forecast.Add(-min(t.lead, t.near))
-		if !p.heard.Before(at) { // It has asked too early, as round trips are shorter now: later, it is given its turn.
+		if !p.heard.Before(at) { // It asked too early, because round trips are shorter now. It asks again about one before its turn.
 			at = p.forecast.Add(-min(t.lead, t.ahead))
 		}
 		return at

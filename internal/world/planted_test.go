@@ -15,7 +15,7 @@ var planted = []struct {
 	law            string
 	in             any // the seed of a history, or the name of a transcript
 }{
-	{"the common path spends nothing", "part = part + permits * interval", "part = part", "safe", 11},
+	{"the common path spends nothing", "part = part + count * cost * interval", "part = part", "safe", 11},
 	{"a call pays for half of its permits", "advance(l, cost * l.a)\nend\n\nfunction paced.most", "advance(l, cost * l.a / 2)\nend\n\nfunction paced.most", "safe", 1},
 	{"a call pays twice", "advance(l, cost * l.a)\nend\n\nfunction paced.most", "advance(l, cost * l.a * 2)\nend\n\nfunction paced.most", "used", 11},
 	{"a bucket holds one permit too many", "return at - l.b * l.a end", "return at - (l.b + 1) * l.a end", "safe", "bookings-head-paced-3-1"},

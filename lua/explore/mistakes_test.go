@@ -22,7 +22,7 @@ var mistakes = []struct {
 	{what: "a process that asks long after a loss of data closes the slots to all", world: "slots3", law: "alive",
 		from: "local from = unknown and at or min(at, l.epoch + way)", to: "local from = at"},
 
-	{what: "the common path spends nothing", world: "calm", law: "safe", from: "part = part + permits * interval", to: "part = part"},
+	{what: "the common path spends nothing", world: "calm", law: "safe", from: "part = part + count * cost * interval", to: "part = part"},
 	{what: "a turn may be used for too long", world: "calm", law: "safe", from: "l.free + l.part + (l.b - cost) * l.a", to: "l.free + l.part + l.b * l.a"},
 	{what: "newcomers overtake", world: "gone", law: "in order", from: "if not tag then return huge end", to: "if not tag then return at end"},
 	{what: "a place that is left stays", world: "calm", law: "over", from: "if l.card > 0 and erase('ZREM', l.places, place) == 1 then", to: "if false then"},
