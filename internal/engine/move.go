@@ -177,13 +177,13 @@ func (e *Engine) isMoving(limits []*wire.Limit, change int) {
 	}
 }
 
-// halt fails the calls that wait at limits with a hard stop, unless they stay, or have IDs, as bookings come back. A
+// halt fails the calls that wait at a limit with a hard stop, unless they stay, or have IDs, as bookings come back. A
 // call with an ID that leaves fails only after its first answer, which may be a booking. Calls that do not wait are only
-// not due.
-func (e *Engine) halt(limits []*wire.Limit) {
-	for _, limit := range limits {
+// not due. A reply may say nothing about a limit of its batch. What was known of a stop before may then be over.
+func (e *Engine) halt(limits []*wire.Limit, r *wire.Reply) {
+	for i, limit := range limits {
 		s := limit.Stopped()
-		if s == nil || e.cfg.Errors.Stopped == nil {
+		if s == nil || !r.Tells(i) || e.cfg.Errors.Stopped == nil {
 			continue
 		}
 		for _, l := range e.inUse {

@@ -160,7 +160,7 @@ func (e *Engine) take(b *Batch, r *Result, at time.Time, early time.Duration, no
 			e.refuseOtherKind(of.line)
 		}
 	}
-	e.halt(b.limits) // before calls hear that their turns come after their deadlines
+	e.halt(b.limits, &r.Reply) // before calls hear that their turns come after their deadlines
 	e.deliver(b, r, at, early, now)
 	if b.slots {
 		e.lookAfter(b.limits, now)

@@ -107,6 +107,9 @@ func (r *Reply) AnyProblem() error {
 // Problem returns the problem of the limit at an index, or nil.
 func (r *Reply) Problem(i int) error { return r.heads[i].problem }
 
+// Tells reports whether the reply says something about the limit at an index.
+func (r *Reply) Tells(i int) bool { return r.heads[i].version > 0 }
+
 // begin begins the arguments of the call: it writes the arguments of all scripts.
 func (c *Call) begin(script *redis.Script) *args {
 	if c.Buffer == nil {

@@ -137,7 +137,7 @@ func (w *world) turn(c *call) {
 	}
 	if c.load.lasts == 0 && c.load.used == 0 {
 		w.finish(c, made)
-		c.process.forget(c)
+		c.process.done(c, nil)
 		c.again()
 		return
 	}

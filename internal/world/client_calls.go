@@ -37,10 +37,10 @@ func (m *client) joins(c *call) {
 		need.Patience = time.Hour
 	}
 	e := engine.NewCall(need)
-	e.Held = m.world.plan.holds(c.load) || c.load.used > 0 || c.id != "" || c.load.lapses > 0
+	e.Held = m.holds(c) || c.load.used > 0 || c.id != "" || c.load.lapses > 0
 	m.calls[e], m.joined[c] = c, e
 	if c.deadline > 0 && !need.Now {
-		if e.Deadline = m.world.began.Add(c.deadline); c.id != "" || c.load.used > 0 && !m.world.plan.holds(c.load) {
+		if e.Deadline = m.world.began.Add(c.deadline); c.id != "" || c.load.used > 0 && !m.holds(c) {
 			e.Deadline = time.Time{} // its deadline applies to the wait alone
 		}
 		m.here(c.deadline-m.now, func() {
@@ -135,9 +135,14 @@ func (m *client) look(c *call, e *engine.Call) {
 	}
 }
 
+// holds reports whether a call holds slots, by the limits of its process.
+func (m *client) holds(c *call) bool {
+	return m.world.plan.holds(c.load) || m.strange && m.kind.Kind() == reserve.KindSlots
+}
+
 // has makes a call that has its turn.
 func (m *client) has(c *call) {
-	if m.world.plan.holds(c.load) {
+	if m.holds(c) {
 		m.held = append(m.held, c)
 	}
 	for _, p := range c.parts { // as Process does
@@ -278,7 +283,7 @@ func (m *client) done(c *call, used []int) {
 	e := m.joined[c]
 	m.forget(c)
 	switch {
-	case m.world.plan.holds(c.load):
+	case m.holds(c):
 		m.step(func(now time.Time) { m.engine.Release(now, e) })
 	case c.load.used > 0:
 		turn := *m.engine.View(e).Turn

@@ -146,12 +146,15 @@ func (w *world) ran(verb string, keys, args []string) {
 }
 
 // rules reports whether a limit of the plan is in force, and no limit of another kind. Then a process that needs
-// it and has it is alive, and no process can count as dead.
+// it and has it is alive, its first reply came before a process with another kind began, and no process can count as
+// dead.
 func (w *world) rules(limit int) bool {
 	return !w.plan.has(slices.Concat(ofTheWay, ofTheServer, ofMoments, []string{stop})...) &&
 		slices.ContainsFunc(w.meters, func(m *meter) bool {
 			return m.limit == limit && slices.ContainsFunc(w.processes, func(p *process) bool {
-				return p.n < len(w.plan.processes) && m.users[p] > 0 && !p.dead && !p.strange
+				return p.n < len(w.plan.processes) && m.users[p] > 0 && !p.dead && !p.strange && !slices.ContainsFunc(w.processes, func(o *process) bool {
+					return o.strange && o.other == limit && o.began < m.replies[p]
+				})
 			})
 		})
 }

@@ -354,7 +354,7 @@ func (w *world) judgeError(c *call, err error) {
 	case errors.Is(err, reserve.ErrUnavailable) && w.plan.policy == reserve.PolicyFail:
 	case errors.Is(err, errKind) && (c.process.strange || slices.ContainsFunc(c.parts, func(p part) bool { return !w.rules(p.limit) })):
 	case errors.Is(err, reserve.ErrExhausted) && w.isStopped(c):
-	case errors.Is(err, reserve.ErrExceedsBurst) && w.plan.has(set, replan):
+	case errors.Is(err, reserve.ErrExceedsBurst) && (c.process.strange || w.plan.has(set, replan)):
 	default:
 		w.violate("true", "call %d has an error without a reason: %v", c.n, err)
 	}
