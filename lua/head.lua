@@ -23,8 +23,9 @@
 --         VERSION    the version in the last reply; 0: none
 --         REACH      the reach in the last reply, less the micros that have passed since: they are
 --                    taken off the first number of p and w, and the second one of r and s
---         BACK       "<process> <serial>" of each ask of which no turn was used, with a ; between
---                    them: all its turns go back, unless another call has spent permits since
+--         BACK       "<process> <serial>" of each ask of which no turn was used, or
+--                    "<process> <serial> <permits>", the ones that were used, with a ; between
+--                    them: its other turns go back, unless another call has spent permits since
 --                    (of a quota: unless they were spent long ago). '': none
 --         EDGES      the edges of a quota's windows, rising, from the current window or the one
 --                    before: at least two are later than now. Of a rolling limit, for how many micros after

@@ -111,7 +111,7 @@ local function load(j)
   l.far = floor(max(l.latest, l.paused, l.setUntil, l.keptTill) / RENEW)
   local back = ARGV[HEAD + WIDTH * (j - 1) + BACK]
   if back ~= '' then
-    for who in gmatch(back, '[^;]+') do giveBack(l, who, 0) end
+    for who, keep in gmatch(back, '([^ ;]+ [^ ;]+) ?([^ ;]*)') do giveBack(l, who, tonumber(keep) or 0) end
   end
   return l
 end

@@ -253,6 +253,9 @@ func (t *Turn) goBack(cost int64) bool {
 
 func (t *Turn) canGoBack() bool { return t.Ask != "" && *t.spent < t.Permit && *t.out <= t.Permit }
 
+// isBehind reports whether Redis knows the turn, and no turn of its ask was used that has its permits or later ones.
+func (t *Turn) isBehind() bool { return t.spent != nil && *t.spent < t.Permit }
+
 // keptUntil returns until when another call may use the turn. Calls may be late by the Tolerance, but no turn is
 // kept for that time.
 func (t *Turn) keptUntil() time.Time { return t.Until.Add(-Tolerance) }

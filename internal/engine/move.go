@@ -4,6 +4,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/fleetpace/fleetpace/internal/wire"
@@ -72,10 +73,10 @@ func (e *Engine) pausedAt(key string, given, due int64, now time.Time) {
 // Redis.
 func (e *Engine) takeBack(key string, news int64, now time.Time, void func(*Turn) bool) {
 	e.dropLeases(key, void)
-	revoked := map[*int64]int64{} // permits, by what their ask was given
+	revoked := map[*int64]int64{} // permits behind the used ones, by what their ask was given
 	for _, l := range e.inUse {
 		for _, c := range l.given {
-			if l.isAt(key) && void(c.turn) {
+			if l.isAt(key) && void(c.turn) && c.turn.isBehind() {
 				revoked[c.turn.out] += l.need.Cost
 			}
 		}
@@ -179,7 +180,7 @@ func (e *Engine) isMoving(limits []*wire.Limit, change int) {
 
 // halt fails the calls that wait at a limit with a hard stop, unless they stay, or have IDs, as bookings come back. A
 // call with an ID that leaves fails only after its first answer, which may be a booking. Calls that do not wait are only
-// not due. A reply may say nothing about a limit of its batch. What was known of a stop before may then be over.
+// not due. A reply may say nothing about a limit of its batch: its stop may be over.
 func (e *Engine) halt(limits []*wire.Limit, r *wire.Reply) {
 	for i, limit := range limits {
 		s := limit.Stopped()
@@ -256,15 +257,18 @@ func (e *Engine) Rest(now time.Time, limits []*wire.Limit, until time.Time) {
 }
 
 // takeBack revokes unused turns for which void is true. Their calls ask again, first in the line, with their
-// tags, and Redis takes back the permits of an ask of which all turns are revoked. It returns the number of these
-// calls. Turns that Redis does not know stay.
+// tags. If all turns of an ask are revoked, or all behind the used ones, Redis takes back their permits. It returns the
+// number of these calls. Turns that Redis does not know stay.
 func (l *line) takeBack(void func(*Turn) bool, revoked map[*int64]int64, now time.Time) (n int) {
 	for i, c := range slices.Backward(l.given) {
 		if t := c.turn; t.Process != "" && void(t) {
 			l.given = slices.Delete(l.given, i, i+1)
 			back := ""
-			if t.Alone || len(l.parts) == 1 && t.spent != nil && *t.spent == 0 && revoked[t.out] == *t.out { // all turns of the ask
+			switch {
+			case t.Alone:
 				back = t.Ask
+			case len(l.parts) == 1 && t.isBehind() && revoked[t.out] == *t.out-*t.spent:
+				back = t.Ask + " " + strconv.FormatInt(*t.spent, 10)
 			}
 			l.first(c, t, back, now)
 			l.wake(c)

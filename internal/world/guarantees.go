@@ -89,7 +89,7 @@ var Guarantees = []Guarantee{
 	},
 	{
 		Event: "A call gives up after its turn was granted, or comes after the turn has expired", Rate: Cost{Turn: true}, Count: Cost{Turn: true},
-		Why: "The next call of its process that needs the same permits gets the turn. Otherwise Redis takes the permits back, unless it has granted others since.",
+		Why: "The next call of its process that needs the same permits gets the turn. Otherwise Redis takes the permits back, unless it has granted others since. Calls of several limits wait for them at all their limits.",
 	},
 	{
 		Event: "A request or its reply is lost or late, or the connection breaks",
@@ -212,7 +212,7 @@ func (w *world) mayLose(m *meter) time.Duration {
 			each += time.Duration(c.Windows) * q.window
 		}
 		if c.Turn {
-			total += time.Duration((m.givenUp + m.lapsed) / rateOf(m.plan.limit) * float64(time.Second))
+			total += w.turnsLost(m)
 		}
 		if g.What == nil {
 			total += time.Duration(w.rests(time.Duration(c.Trips)*trip)) * each
@@ -240,6 +240,21 @@ func (w *world) mayLose(m *meter) time.Duration {
 		total += time.Duration(m.gone / rateOf(m.plan.limit) * float64(time.Second))
 	}
 	return total + w.usual(m, trip)
+}
+
+// turnsLost returns how long a limit allows the permits of the turns that were given up or have expired. While such a
+// turn of another limit is out, no call that needs both can be made, and both count as lost.
+func (w *world) turnsLost(m *meter) (lost time.Duration) {
+	for _, o := range w.meters {
+		both := slices.ContainsFunc(w.plan.loads, func(l load) bool {
+			return slices.ContainsFunc(l.parts, func(p part) bool { return w.meterOf(p) == m }) &&
+				slices.ContainsFunc(l.parts, func(p part) bool { return w.meterOf(p) == o })
+		})
+		if both || o == m {
+			lost += time.Duration((o.givenUp + o.lapsed) / rateOf(o.plan.limit) * float64(time.Second))
+		}
+	}
+	return lost
 }
 
 // rests returns how often calls begin after a rest: those of each load, and of some processes. A process has to measure
