@@ -3,7 +3,6 @@ package integration
 import (
 	"context"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"io"
 	"net/http"
@@ -18,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fleetpace/fleetpace/internal/frozen"
+	"github.com/fleetpace/fleetpace/internal/redistest"
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
@@ -78,10 +78,7 @@ func TestMain(m *testing.M) {
 			return
 		}
 	}
-	// Tests mostly wait, and none judges speed, so many may run at once. The user's flag takes precedence.
-	if err := flag.Set("test.parallel", "6"); err != nil {
-		panic(err)
-	}
+	redistest.SideBySide(8)
 	os.Exit(m.Run())
 }
 

@@ -321,7 +321,7 @@ func (h *history) step() error {
 	return nil
 }
 
-// histories is how many a test plays: FLEETPACE_HISTORIES, or else 40, and fewer under
+// histories is how many a test plays: FLEETPACE_HISTORIES, or else 40 in the gate, and fewer elsewhere, or under
 // the race detector, which makes miniredis several times slower.
 func histories(t *testing.T) uint64 {
 	if n := setting(t, "FLEETPACE_HISTORIES"); n > 0 {
@@ -330,7 +330,7 @@ func histories(t *testing.T) uint64 {
 	if raceDetector {
 		return 15
 	}
-	return 40
+	return redistest.Budget[uint64](40, 15)
 }
 
 // setting is a variable with a number; 0: it is not set.

@@ -97,7 +97,7 @@ func protocolsPlay(t *testing.T, client *redis.Client, script *redis.Script, pre
 func TestBeatProtocols(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
 		client, prefix := server.Client(t), redistest.Prefix(t)
-		for seed := range uint64(20) {
+		for seed := range redistest.Budget[uint64](20, 6) {
 			require.NoError(t, protocolsPlay(t, client, Beat, fmt.Sprint(prefix, seed), seed), "seed %d", seed)
 		}
 	})

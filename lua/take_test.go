@@ -59,7 +59,7 @@ func (l *idle) state() map[string]string {
 // Scripts take and ask leave the same state behind, and give the same turns.
 func TestTakeIsAskOfAnIdleLimit(t *testing.T) {
 	client := still(t)
-	for seed := range uint64(20) {
+	for seed := range redistest.Budget[uint64](20, 8) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		a := []string{"1000", "333.33333333333331", "1000000.5", "0.90000000000000002"}[seed%4]
 		prefix := redistest.Prefix(t)

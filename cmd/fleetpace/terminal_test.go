@@ -28,6 +28,7 @@ func TestMain(m *testing.M) {
 		main()
 		return
 	}
+	redistest.SideBySide(12)
 	os.Exit(m.Run())
 }
 

@@ -24,6 +24,7 @@ import (
 // each kind of limit, and also if the limit is paused, stopped or used up. Redis may have been full meanwhile. Processes
 // whose tasks are put back, and those whose heartbeats a full Redis did not take, may live, and no answer says that none does.
 func TestWhyDeadFleets(t *testing.T) {
+	t.Parallel()
 	server, full := redistest.New(t), wasFull(t)
 	limits := map[string]reserve.Limit{
 		"paced": reserve.PerHour(1), "warming": reserve.PerHour(1).WarmUp(time.Minute), "rolling": reserve.Rolling(1, time.Hour),

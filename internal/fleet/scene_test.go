@@ -19,7 +19,10 @@ import (
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	redistest.SideBySide(12)
+	goleak.VerifyTestMain(m)
+}
 
 // scene is a fleet on a Redis, and who looks at it.
 type scene struct {

@@ -30,7 +30,8 @@
 //	FLEETPACE_REQUIRE      a comma list of what must not be missing. With "redis",
 //	                       tests fail where they would be skipped without a real
 //	                       Redis; "docker" does so for Docker, and forbids New to
-//	                       fall back from Docker to a local server.
+//	                       fall back from Docker to a local server. Where it is set, tests
+//	                       play all of their histories and cases: see [Budget].
 //
 // DOCKER_HOST and the TESTCONTAINERS_ variables work as testcontainers-go
 // documents them, but a DOCKER_HOST that does not answer is not replaced by

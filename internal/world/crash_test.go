@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/fleetpace/fleetpace/internal/redistest"
 )
 
 // The places of killed processes delay the calls behind them only for a moment. The places may belong to
@@ -14,7 +16,7 @@ import (
 func TestPlacesOfTheDead(t *testing.T) {
 	const calls, living = 200, 2
 	random := rand.New(rand.NewPCG(1, 2))
-	for _, part := range []float64{0.1, 0.3, 0.5, 0.7, 0.9} {
+	for _, part := range redistest.Budget([]float64{0.1, 0.3, 0.5, 0.7, 0.9}, []float64{0.3, 0.9}) {
 		for _, killed := range []int{1, 9} {
 			for _, flows := range []bool{false, true} {
 				dead := int(part * calls)

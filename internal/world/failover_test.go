@@ -7,12 +7,14 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/fleetpace/fleetpace/internal/redistest"
 )
 
 // After a failover to a replica that lags no call is too early, whoever asks first: also a process that had no
 // request under way when the server failed, and so has seen none fail.
 func TestNobodyIsEarlyAfterAFailover(t *testing.T) {
-	seeds := uint64(40)
+	seeds := redistest.Budget[uint64](40, 10)
 	if raceDetector {
 		seeds = 10
 	}

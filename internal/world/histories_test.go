@@ -10,13 +10,15 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/fleetpace/fleetpace/internal/redistest"
 )
 
-// histories is how many histories the test plays: each takes 0.2 s of one core. Under the race detector
+// histories is how many histories the gate plays: each takes a third of a second of one core. Under the race detector
 // each takes four times as long, and one thread has no races.
 const (
-	histories         = 120
-	historiesWithRace = 40
+	histories      = 120
+	fewerHistories = 30
 )
 
 // The laws hold in histories that are drawn at random. FLEETPACE_WORLD_SEED plays one of them and prints
@@ -33,9 +35,9 @@ func TestHistories(t *testing.T) {
 		w.tell(t)
 		return
 	}
-	first, last, until := uint64(1), uint64(histories), time.Time{}
+	first, last, until := uint64(1), redistest.Budget[uint64](histories, fewerHistories), time.Time{}
 	if raceDetector {
-		last = historiesWithRace
+		last = fewerHistories
 	}
 	if text := os.Getenv("FLEETPACE_WORLD"); text != "" {
 		lasts, err := time.ParseDuration(text)

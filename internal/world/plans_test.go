@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/fleetpace/fleetpace/internal/redistest"
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
@@ -38,7 +39,7 @@ func drawPlans(seed uint64) *plan {
 
 // The laws hold while the kind of a plan changes.
 func TestPlansOfAnotherKind(t *testing.T) {
-	most := uint64(200)
+	most := redistest.Budget[uint64](200, 50)
 	if raceDetector {
 		most = 20
 	}

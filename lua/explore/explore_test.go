@@ -9,10 +9,10 @@ import (
 	"github.com/fleetpace/fleetpace/internal/redistest"
 )
 
-// depthOf returns how deep the tests explore a world. The depth is less under the race detector, which
-// takes twice as long.
+// depthOf returns how deep the tests explore a world. The gate explores all of it. The depth is less elsewhere, and
+// under the race detector, which takes twice as long.
 func depthOf(c Config) int {
-	if raceDetector {
+	if redistest.Budget(raceDetector, true) {
 		return c.Depth - 1
 	}
 	return c.Depth
