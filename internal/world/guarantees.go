@@ -212,7 +212,9 @@ func (w *world) mayLose(m *meter) time.Duration {
 			each += time.Duration(c.Windows) * q.window
 		}
 		if c.Turn {
-			total += w.turnsLost(m)
+			for _, o := range w.together(m) {
+				total += time.Duration((o.givenUp + o.lapsed) / rateOf(o.plan.limit) * float64(time.Second))
+			}
 		}
 		if g.What == nil {
 			total += time.Duration(w.rests(time.Duration(c.Trips)*trip)) * each
@@ -239,22 +241,28 @@ func (w *world) mayLose(m *meter) time.Duration {
 	if kind == reserve.KindRolling || kind == reserve.KindQuota {
 		total += time.Duration(m.gone / rateOf(m.plan.limit) * float64(time.Second))
 	}
-	return total + w.usual(m, trip)
+	usual := time.Duration(0)
+	for _, o := range w.together(m) {
+		usual = max(usual, w.usual(o, trip))
+	}
+	return total + usual
 }
 
-// turnsLost returns how long a limit allows the permits of the turns that were given up or have expired. While such a
-// turn of another limit is out, no call that needs both can be made, and both count as lost.
-func (w *world) turnsLost(m *meter) (lost time.Duration) {
+// together returns a meter, and those of the limits that calls need with it. While another limit lacks a permit that
+// was lost, no call that needs both can be made, and both count as lost. Only calls of paced limits count: see allPaced.
+func (w *world) together(m *meter) (all []*meter) {
+	paced := func(of *meter) bool { return of.plan.limit.Kind() == reserve.KindPaced }
 	for _, o := range w.meters {
-		both := slices.ContainsFunc(w.plan.loads, func(l load) bool {
-			return slices.ContainsFunc(l.parts, func(p part) bool { return w.meterOf(p) == m }) &&
-				slices.ContainsFunc(l.parts, func(p part) bool { return w.meterOf(p) == o })
-		})
-		if both || o == m {
-			lost += time.Duration((o.givenUp + o.lapsed) / rateOf(o.plan.limit) * float64(time.Second))
+		if o == m || paced(m) && paced(o) && slices.ContainsFunc(w.plan.loads, func(l load) bool {
+			needs := func(of *meter) bool {
+				return slices.ContainsFunc(l.parts, func(p part) bool { return w.meterOf(p) == of })
+			}
+			return needs(m) && needs(o)
+		}) {
+			all = append(all, o)
 		}
 	}
-	return lost
+	return all
 }
 
 // rests returns how often calls begin after a rest: those of each load, and of some processes. A process has to measure

@@ -40,7 +40,9 @@ var mistakes = []struct {
 	{"a lease has turns that are not due", "left", " && !e.closed && !t.Due.After(now) && l.isLast(t) {", " && !e.closed && l.isLast(t) {", "safe"},
 	{"a place that no call needs stays", "place", "	for i := len(l.places) - 1; i >= 0 && len(l.places) > len(l.waiting); i-- {", "	for i := len(l.places) - 1; i >= 0 && false; i-- {", "clean"},
 	{"a call that begins in a hard stop waits in the place that another one is leaving", "line", "		case l.stops(): // no call would wait there, so its answer is asked for\n			l.places[n-1].stale = true\n", "", "alive"},
-	{"calls wait in a hard stop", "send", "	e.halt(b.limits) // before calls hear that their turns come after their deadlines\n", "", "alive"},
+	{"calls wait in a hard stop", "send", "	e.halt(b.limits, &r.Reply) // before calls hear that their turns come after their deadlines\n", "", "alive"},
+	{"a reply that says nothing of a stop fails calls", "move", "!r.Tells(i) ||", "i < 0 ||", "true"},
+	{"a pause takes no turns back that are behind used ones", "move", "			case len(l.parts) == 1 && t.isBehind() && ", "			case len(l.parts) == 1 && t.isBehind() && *t.spent == 0 && ", "used"},
 	{"a hard stop with a known end is probed before", "../wire/stop", "until.Add(time.Second - 1).UTC()", "until.UTC()", "safe"},
 	{"turns count from when the reply was sent", "clock", "	return high.Add(since + told - way), way\n", "	return low.Add(since), way\n", "safe"},
 }
