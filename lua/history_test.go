@@ -221,12 +221,18 @@ func (h *history) pass(micros float64) {
 			at := max(t.from, h.real)
 			switch {
 			case at > t.until+bears || h.pick(20): // slept through
-				p.turns = slices.DeleteFunc(p.turns, func(o *turn) bool { return o == t })
+				i := slices.Index(p.turns, t)
+				p.turns = slices.Delete(p.turns, i, i+1)
 				if h.pick(2) {
 					t.back = t.ask
-					for _, o := range p.turns { // others of that ask are used
-						if o.ask == t.ask {
-							t.back = ""
+					ofIt := func(o *turn) bool { return o.ask == t.ask }
+					if slices.ContainsFunc(p.turns, ofIt) { // others of that ask are used
+						t.back = ""
+						if len(t.parts) == 1 && !slices.ContainsFunc(p.turns[i:], ofIt) { // the ones before it
+							spent := spending{t.ask, t.parts[0].Limit}
+							h.spent[spent] -= t.parts[0].Cost
+							t.back = fmt.Sprintf("%s %.0f", t.ask, h.spent[spent])
+							h.counts["behind"]++
 						}
 					}
 					t.retry = h.real

@@ -21,7 +21,7 @@ type Limit struct {
 	Known   string
 	Version float64
 	Reach   []float64
-	Back    string // process and serial of each ask whose turns go back
+	Back    string // process and serial of each ask whose turns go back, and the permits that were used
 	Clock   float64
 	Edges   []float64
 	Late    float64 // of a rolling limit: for how many micros after its moment a turn may be used
@@ -245,8 +245,13 @@ func (c *call) load(j int) *State {
 		s.span = 0
 	}
 	s.endShares(c.Now)
-	for who := range strings.SplitSeq(l.Back, ";") {
-		c.giveBack(s, who, 0)
+	for back := range strings.SplitSeq(l.Back, ";") {
+		who, keep := back, 0.0
+		if words := strings.Fields(back); len(words) == 3 {
+			who = words[0] + " " + words[1]
+			keep, _ = strconv.ParseFloat(words[2], 64)
+		}
+		c.giveBack(s, who, keep)
 	}
 	return s
 }
