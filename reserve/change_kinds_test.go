@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fleetpace/fleetpace/internal/redistest"
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
@@ -60,7 +61,7 @@ var changingKinds = []changingKind{
 // before each change.
 func TestOtherLimitThatChangesIsUsed(t *testing.T) {
 	seeds := uint64(4)
-	if raceDetector {
+	if redistest.Budget(raceDetector, true) {
 		seeds = 3 // one has too few turns: a permit is more than a percent
 	}
 	for _, kind := range changingKinds {

@@ -22,6 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fleetpace/fleetpace/internal/delay"
+	"github.com/fleetpace/fleetpace/internal/redistest"
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
@@ -159,7 +160,7 @@ var allChanges = []changes{
 // FLEETPACE_CHANGES plays more seeds.
 func TestLimitThatChangesIsUsed(t *testing.T) {
 	seeds := uint64(20)
-	if raceDetector { // it makes miniredis several times slower
+	if redistest.Budget(raceDetector, true) { // it makes miniredis several times slower
 		seeds = 5
 	}
 	if n, err := strconv.ParseUint(os.Getenv("FLEETPACE_CHANGES"), 10, 64); err == nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fleetpace/fleetpace/internal/provider"
+	"github.com/fleetpace/fleetpace/internal/redistest"
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
@@ -19,8 +20,8 @@ import (
 // they have made without Redis: the API has let through no more than its bucket held. It refuses no call then.
 func TestAfterAnOutage(t *testing.T) {
 	for _, policy := range []reserve.Policy{reserve.PolicyLocal, reserve.PolicyOpen} {
-		for _, burst := range []int{1, 10, 100} {
-			for _, warm := range []time.Duration{0, 2 * time.Second} {
+		for _, burst := range redistest.Budget([]int{1, 10, 100}, []int{1, 100}) {
+			for _, warm := range redistest.Budget([]time.Duration{0, 2 * time.Second}, []time.Duration{2 * time.Second}) {
 				for _, alone := range []bool{false, true} { // only one of six processes calls while Redis is away
 					t.Run(fmt.Sprint(policy, "/", burst, "/", warm, "/", alone), func(t *testing.T) {
 						synctest.Test(t, func(t *testing.T) { testAfterAnOutage(t, policy, burst, warm, alone) })

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fleetpace/fleetpace/internal/redistest"
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
@@ -147,7 +148,7 @@ func (f *plannedFleet) busy(ctx context.Context, customer string, n int) {
 // provider that follows, and nothing is lost.
 func TestPlansChangeWhileCallsWait(t *testing.T) {
 	seeds := uint64(8)
-	if raceDetector {
+	if redistest.Budget(raceDetector, true) {
 		seeds = 2
 	}
 	var used, possible float64
