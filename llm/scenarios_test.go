@@ -23,6 +23,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fleetpace/fleetpace/internal/bubble"
+	"github.com/fleetpace/fleetpace/internal/redistest"
 	"github.com/fleetpace/fleetpace/llm"
 	"github.com/fleetpace/fleetpace/reservetest/emulator"
 )
@@ -289,6 +290,9 @@ func TestSteady(t *testing.T) {
 func TestWrongEstimates(t *testing.T) {
 	for name, learned := range map[string]bool{"2. first guesses 3 times too low or too high": true, "2. estimates 3 times too low or too high for ever": false} {
 		t.Run(fmt.Sprint("learned ", learned), func(t *testing.T) {
+			if !learned {
+				redistest.GateOnly(t)
+			}
 			synctest.Test(t, func(t *testing.T) {
 				api := anthropicAPI(t, steady)
 				f := fableAgents(t, 0)

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fleetpace/fleetpace/internal/bubble"
+	"github.com/fleetpace/fleetpace/internal/redistest"
 	"github.com/fleetpace/fleetpace/reserve"
 	"github.com/fleetpace/fleetpace/transport"
 )
@@ -118,6 +119,9 @@ func TestBackoff(t *testing.T) {
 		"used up, without a reset":     {time.Minute, 0, reply{403, "X-RateLimit-Limit: 60\nX-RateLimit-Remaining: 0"}, 40, 64 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if c.lasts > 3*time.Minute {
+				redistest.GateOnly(t)
+			}
 			synctest.Test(t, func(t *testing.T) {
 				b := bubble.New(t)
 				api := &outage{over: time.Now().Add(c.lasts), how: c.how}

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fleetpace/fleetpace/internal/bubble"
+	"github.com/fleetpace/fleetpace/internal/redistest"
 	"github.com/fleetpace/fleetpace/reserve"
 	"github.com/fleetpace/fleetpace/reservetest/emulator"
 	"github.com/fleetpace/fleetpace/transport"
@@ -153,6 +154,9 @@ func TestFleetOfStreams(t *testing.T) {
 		{"a fifth of the streams is cut", scene{agents: 24, lasts: 3 * time.Minute, burst: 15 * time.Second, answer: long(0.2), estimate: func(emulator.Answer, *rand.Rand) (int, int) { return 1000, 3600 }}, "output-tokens", 0.96, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			if c.name == "steady" {
+				redistest.GateOnly(t)
+			}
 			synctest.Test(t, func(t *testing.T) {
 				var answers sync.Map
 				api, err := emulator.NewAnthropic(emulator.AnthropicConfig{Requests: 2000, Input: 1_500_000, Output: 300_000, Wire: found(&answers)})
@@ -216,6 +220,9 @@ func TestFleetWithoutRefund(t *testing.T) {
 func TestFleetWithoutCredit(t *testing.T) {
 	for _, resumes := range []bool{true, false} {
 		t.Run(fmt.Sprintf("resumed by hand: %v", resumes), func(t *testing.T) {
+			if resumes {
+				redistest.GateOnly(t)
+			}
 			synctest.Test(t, func(t *testing.T) {
 				var answers sync.Map
 				api, s := newOpenAI(t, &answers), openAI()

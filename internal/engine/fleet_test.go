@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fleetpace/fleetpace/internal/engine"
+	"github.com/fleetpace/fleetpace/internal/redistest"
 )
 
 // provider is a strict one: it counts the calls that it refuses.
@@ -55,9 +56,9 @@ func (p *provider) call() {
 	p.full = full.Add(p.interval)
 }
 
-// shorter is a span that the race detector, which is slow, can bear, too.
+// shorter is a span that the race detector, which is slow, can bear, too. A plain run plays it as well.
 func shorter(span float64) float64 {
-	if raceDetector {
+	if redistest.Budget(raceDetector, true) {
 		return span / 3
 	}
 	return span
