@@ -25,6 +25,7 @@ type place struct {
 	far    bool // It asks although its turn seemed to be too far away to be given.
 	close  bool // It has asked within the lead, and got no turn: it asks once more at the last moment.
 	stale  bool // Its forecast may be wrong: it asks at once.
+	called bool // Redis has called it, as it is the first one at its limit: see line.isBehind.
 
 	// An asking place does not stay stale if its answer is newer than the news, or sends it to another limit than
 	// the limit of the news.
@@ -99,7 +100,7 @@ func (l *line) take(now time.Time, t *times, most int) (places []*place, fresh i
 func (l *line) near(now time.Time, t *times, most int) (near []*place) {
 	var some, over limitSet
 	ask := func(p *place) {
-		p.asking, p.stale, p.news, p.far = true, false, 0, p.forecast.Sub(now) > t.reach()
+		p.asking, p.stale, p.called, p.news, p.far = true, false, false, 0, p.forecast.Sub(now) > t.reach()
 		near = append(near, p)
 	}
 	for _, p := range l.needed() {
@@ -175,7 +176,7 @@ func (l *line) sleeps(now time.Time) bool {
 // slot gets its turn at the last moment only, so it does not ask before.
 func (l *line) asks(p *place, t *times) time.Time {
 	switch {
-	case p.stale:
+	case p.stale, p.called && !l.isBehind(p):
 		return time.Time{}
 	case l.atSlots(p.limit):
 		return p.heard.Add(unheard + time.Duration(p.number%32)*unheard/64)
@@ -231,6 +232,7 @@ func (l *line) refresh(limit, n int) {
 // answers are newer than that do not ask again, and no more than again of the others do.
 func (l *line) refreshes(limit, n, again int, news int64) {
 	l.touch()
+	called := l.slots != nil && limit >= 0 && !l.slots[limit]
 	for _, p := range l.places {
 		switch {
 		case p.asking:
@@ -248,9 +250,18 @@ func (l *line) refreshes(limit, n, again int, news int64) {
 		if n--; n < 0 {
 			return
 		}
-		p.close, p.stale = false, true
+		if p.called = called && l.isBehind(p); !p.called {
+			p.close, p.stale = false, true
+		}
 	}
 	l.stale, l.news = min(l.asked, max(l.stale, n)), max(l.news, news)
+}
+
+// isBehind reports whether an earlier place of the line waits for a slot, or may do so soon. If Redis calls a place behind
+// it, because that is the first one at a rate, no slot is free. The place would wait for a slot, too, and Redis would call
+// the next one. So all places would leave the rate one after the other, and come back when a slot is free.
+func (l *line) isBehind(p *place) bool {
+	return slices.ContainsFunc(l.places, func(o *place) bool { return o.number < p.number && (o.asking || l.atSlots(o.limit)) })
 }
 
 // scale multiplies the times to all forecasts by a factor, because the limit has another pace.
