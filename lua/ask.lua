@@ -76,12 +76,17 @@ local function spendAll(parts, due, item)
   return usable
 end
 
--- farthest is the part whose limit holds a call back most, and when its turn is there.
+-- farthest is the part whose limit holds a call back most, and when its turn is there. When one limit has permits, the
+-- permits of another one may be used up: without the second round, the call would ask again and again.
 local function farthest(parts, item, moment)
   local which, latest = 1, -huge
   for k, p in ipairs(parts) do
     p.tag = p.tag or item.waits and newTag(p.l) or nil
     local there = moment(p.l, p.tag, p.cost)
+    if there > latest then which, latest = k, there end
+  end
+  for k, p in ipairs(#parts > 1 and parts or {}) do
+    local there = p.l.meter.next(p.l, p.cost, latest)
     if there > latest then which, latest = k, there end
   end
   return which, latest

@@ -79,17 +79,8 @@ func (c *call) one(item Item, k int) Answer {
 		}
 	}
 	if item.Now {
-		latest, which := c.at, 1
-		for i, p := range parts {
-			moment := c.forecast(limits[i], p)
-			if item.ID != "" {
-				moment = c.returning(limits[i], p, item.Patience)
-			}
-			if moment > latest {
-				latest, which = moment, i+1
-			}
-		}
-		return Answer{Status: 0, Wait: math.Ceil(latest - c.at), Which: which, Tags: tags}
+		which, latest := c.farthest(parts, limits, c.moment(item))
+		return Answer{Status: 0, Wait: math.Ceil(latest - c.at), Which: which + 1, Tags: tags}
 	}
 	return c.wait(item, id, parts, limits, tags, charged, back)
 }
@@ -178,23 +169,40 @@ func (c *call) within(item Item) float64 {
 	return item.Within
 }
 
-// wait gives a call a place at the limit that holds it back most, or books it there.
-func (c *call) wait(item Item, id string, parts []Part, limits []*State, tags []float64, charged, back []bool) Answer {
-	slowest, latest := 0, math.Inf(-1)
-	for i := range parts {
-		s, p := limits[i], &parts[i]
-		if p.Tag == 0 {
-			p.Tag = c.newTag(s)
-		}
-		tags[i] = p.Tag
-		moment := c.forecast(s, *p)
-		if item.ID != "" {
-			moment = c.returning(s, *p, item.Patience)
-		}
-		if moment > latest {
-			slowest, latest = i, moment
+// moment returns how to tell when a limit has the permits of a call.
+func (c *call) moment(item Item) func(*State, Part) float64 {
+	if item.ID == "" {
+		return c.forecast
+	}
+	return func(s *State, p Part) float64 { return c.returning(s, p, item.Patience) }
+}
+
+// farthest returns the limit that holds a call back most, and when its turn is there. The permits that a limit has now may
+// be used up when the others have theirs.
+func (c *call) farthest(parts []Part, limits []*State, moment func(*State, Part) float64) (slowest int, latest float64) {
+	latest = math.Inf(-1)
+	for i, p := range parts {
+		if there := moment(limits[i], p); there > latest {
+			slowest, latest = i, there
 		}
 	}
+	for i, p := range parts {
+		if there := c.next(limits[i], p.Cost, latest); len(parts) > 1 && there > latest {
+			slowest, latest = i, there
+		}
+	}
+	return slowest, latest
+}
+
+// wait gives a call a place at the limit that holds it back most, or books it there.
+func (c *call) wait(item Item, id string, parts []Part, limits []*State, tags []float64, charged, back []bool) Answer {
+	for i := range parts {
+		if parts[i].Tag == 0 {
+			parts[i].Tag = c.newTag(limits[i])
+		}
+		tags[i] = parts[i].Tag
+	}
+	slowest, latest := c.farthest(parts, limits, c.moment(item))
 	answer := Answer{Status: 0, Wait: math.Ceil(latest - c.at), Which: slowest + 1, Tags: tags}
 	late := item.ID != "" && latest-c.at > item.Latest || item.ID == "" && item.Within > 0 && latest-c.at > c.within(item)
 	s, isNew := limits[slowest], item.Parts[slowest].Tag == 0 && !back[slowest] && limits[slowest].placed(id, parts[slowest].Cost) == nil
@@ -221,12 +229,8 @@ func (c *call) wait(item Item, id string, parts []Part, limits []*State, tags []
 	case item.ID != "" && latest-c.at > item.Patience:
 		answer.Status = 3
 	case item.ID != "": // it waits; its forecast assumes that no booking comes back
-		told := math.Inf(-1)
-		for i, p := range parts {
-			if moment := c.forecast(limits[i], p); moment > told {
-				slowest, told = i, moment
-			}
-		}
+		var told float64
+		slowest, told = c.farthest(parts, limits, c.forecast)
 		answer.Wait, answer.Which = math.Ceil(told-c.at), slowest+1
 	}
 	if answer.Status == 0 {
