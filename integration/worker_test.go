@@ -78,7 +78,7 @@ func TestMain(m *testing.M) {
 			return
 		}
 	}
-	redistest.SideBySide(8)
+	redistest.SideBySide(6)
 	os.Exit(m.Run())
 }
 
