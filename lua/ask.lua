@@ -197,7 +197,7 @@ local function askOne(answer, item, parts)
     end
     if item.within then last = min(last, at + item.within) end
     local given = due <= last
-    for _, p in ipairs(given and parts or {}) do given = entitled(p.l, p.tag, p.cost) <= last and given end
+    for _, p in ipairs(given and parts or {}) do given = entitled(p.l, p.tag, p.cost, last) <= last and given end
     if given then
       status, moment, extra = 1, due, format('%.0f', floor(spendAll(parts, due, item) - at))
     else

@@ -48,8 +48,8 @@ end
 -- the permits of an overdue head, or the process of the head is dead, that process loses its first
 -- places. When its calls come back, their tags put them first again. If the next head is overdue as well,
 -- a waiting call that asks has its permits; after the grace a new call has them, too. Otherwise a new
--- call is behind all waiting calls.
-local function entitled(l, tag, cost)
+-- call is behind all waiting calls. `last` is the latest moment for which the call may have its turn now.
+local function entitled(l, tag, cost, last)
   local late, first = overdue(l)
   local isDead = late and late > 0 and dead(l, processOf(first))
   if late and late > 0 and (at > passes(l) or isDead) then
@@ -63,7 +63,7 @@ local function entitled(l, tag, cost)
   end
   if not tag then return huge end
   local moment = l.meter.ahead(l, before(l, tag), cost)
-  if moment <= at + horizon then callHead(l) end -- the head asks later before its turn: it loses its permit
+  if moment <= last then callHead(l) end -- the head asks later before its turn: it loses its permit
   return moment
 end
 
