@@ -252,7 +252,7 @@ func (l *Limit) tell(a *args, c *Call, back string) string {
 		reach = l.drained(reach)
 	case l.kind.Slots && now.Sub(lost) < noted:
 		known, reach = "1", "1 0"
-	case l.kind.Refills && now.Sub(lost) < max(afterLoss, time.Duration(min(l.A*l.B, 1e15))*time.Microsecond):
+	case l.kind.level && now.Sub(lost) < max(afterLoss, l.fills()):
 		known, reach = "1", "0"
 	}
 	first := a.more(scripts.ArgsOfLimit)
@@ -277,6 +277,15 @@ func (l *Limit) tell(a *args, c *Call, back string) string {
 		a.setText(first+scripts.LimitEdges, words(l.Edges(micros)))
 	}
 	return known
+}
+
+// fills returns how long an empty bucket fills.
+func (l *Limit) fills() time.Duration {
+	micros := l.B
+	if l.kind.Refills {
+		micros *= l.A
+	}
+	return time.Duration(min(micros, 1e15)) * time.Microsecond
 }
 
 func words(numbers []int64) string {

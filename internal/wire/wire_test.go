@@ -54,10 +54,13 @@ func TestRepliesMayComeOutOfOrder(t *testing.T) {
 }
 
 func TestALimitNeverAskedHearsOfLostData(t *testing.T) {
-	known, _, reach, _ := brought(paced(), time.Second, start)
-	require.Equal(t, []string{"1", "0"}, []string{known, reach})
-	known, _, _, _ = brought(paced(), time.Hour, start)
-	require.Equal(t, "", known, "no turns of then are out any more")
+	warming := NewLimit(Terms{Kind: "w", A: 1e6, B: 1e7}, []string{"s", "p", "l", "x"}, new(Name))
+	for _, l := range []*Limit{paced(), warming} {
+		known, _, reach, _ := brought(l, time.Second, start)
+		require.Equal(t, []string{"1", "0"}, []string{known, reach}, l.Kind)
+		known, _, _, _ = brought(l, time.Hour, start)
+		require.Equal(t, "", known, "%s: no turns of then are out any more", l.Kind)
+	}
 }
 
 func TestReachOfOtherKinds(t *testing.T) {
