@@ -31,7 +31,7 @@ func (e *Engine) deliver(b *Batch, r *Result, at time.Time, early time.Duration,
 		}
 		if of.lease != nil {
 			of.lease.isAsked()
-		} else if missing := b.Items[i].Count - r.Answers[i].Count; missing > 0 { // they ask again
+		} else if missing := b.Items[i].Count - answered(&b.Items[i], &r.Answers[i]); missing > 0 { // they ask again
 			of.line.unanswered(nil, missing)
 		}
 	}
@@ -40,8 +40,8 @@ func (e *Engine) deliver(b *Batch, r *Result, at time.Time, early time.Duration,
 	turn := Turn{Process: e.cfg.Process, Given: micros, Ask: b.caller.Ask(), Early: early, Way: b.caller.Way + max(0, now.Sub(at))}
 	for i := range r.Answers {
 		item, of := &b.Items[i], b.asks[i]
-		for k := range r.Answers[i].Count {
-			answer, number := r.Answers[i].At(k), item.Number+int64(k)
+		for k := range answered(item, &r.Answers[i]) {
+			answer, number := r.Answers[i].At(min(k, r.Answers[i].Count-1)), item.Number+int64(k)
 			if !answer.Turn {
 				e.answer(of, item, number, &answer, micros, at.Add(answer.Wait), now)
 				continue
@@ -79,6 +79,15 @@ func (e *Engine) deliver(b *Batch, r *Result, at time.Time, early time.Duration,
 			of.line.followPace(now)
 		}
 	}
+}
+
+// answered returns how many calls of an item have answers. If a call that does not wait is not due, the calls behind it,
+// which need the same, are not due either.
+func answered(item *wire.Item, a *wire.Answers) int {
+	if n := a.Count; n == 0 || !item.Now || a.At(n-1).Turn {
+		return n
+	}
+	return item.Count
 }
 
 // mayBeKept returns how late a turn may be that was kept: as late as clocks and timers make others, or a hundredth

@@ -172,12 +172,25 @@ func (e *Engine) take(b *Batch, r *Result, at time.Time, early time.Duration, no
 // much that moment may be early.
 func (e *Engine) Heard(c *wire.Call, r *wire.Reply, sent, arrived time.Time) (at time.Time, early time.Duration) {
 	at, early = e.clock.arrival(r.Micros, c.Way, sent, arrived)
-	run, follow := c.Learn(r, at)
+	run, follow, anew := c.Learn(r, at)
 	e.answeredBy(run, arrived)
+	for _, l := range anew {
+		e.bringTags(l.Keys[0])
+	}
 	for _, l := range follow {
 		e.tell(Event{What: Follows, Limit: l})
 	}
 	return at, early
+}
+
+// bringTags makes all waiting calls of flows ask at a limit whose state was lost. Redis gives a new call of a flow its tag
+// by the tags that it knows. Without those of calls that came before, later calls would have their turns first.
+func (e *Engine) bringTags(key string) {
+	for _, l := range e.inUse {
+		if l.isAt(key) && l.need.Flow.Weight > 0 {
+			l.refresh(-1, len(l.places))
+		}
+	}
 }
 
 // Failed handles a batch that Redis has not answered, or has refused.

@@ -346,8 +346,9 @@ func (l *Limit) eachReach(reach string, change func(int64) int64) string {
 }
 
 // learn stores what a reply says about the limit. Replies may come out of order: within an epoch the
-// highest version counts. It reports whether another process has brought a newer plan, which the limit now has.
-func (l *Limit) learn(h *head, asked string, micros int64, way time.Duration, arrived time.Time) (follows bool) {
+// highest version counts. It reports whether another process has brought a newer plan, which the limit now has, and whether
+// the state has begun anew.
+func (l *Limit) learn(h *head, asked string, micros int64, way time.Duration, arrived time.Time) (follows, anew bool) {
 	if h.version == 0 {
 		if errors.Is(h.problem, ErrClock) {
 			l.mu.Lock()
@@ -358,9 +359,9 @@ func (l *Limit) learn(h *head, asked string, micros int64, way time.Duration, ar
 		if errors.As(h.problem, &other) {
 			l.mu.Lock()
 			defer l.mu.Unlock()
-			return l.follow(other.plan)
+			return l.follow(other.plan), false
 		}
-		return false
+		return false, false
 	}
 	text, plan, planned := strings.Cut(strings.TrimPrefix(h.text, "~"), "@")
 	stop, stops := strings.CutPrefix(plan, "stop ")
@@ -371,9 +372,10 @@ func (l *Limit) learn(h *head, asked string, micros int64, way time.Duration, ar
 	defer l.mu.Unlock()
 	follows = planned && !stops && l.follow(plan)
 	if epochOf(text) == epochOf(l.known) && h.version <= l.version || !strings.Contains(text, " "+l.Kind+" ") { // or it is of before a plan of another kind
-		return follows
+		return follows, false
 	}
 	if text != l.known {
+		anew = l.known != "" && epochOf(text) != epochOf(l.known)
 		l.known, l.inForce = text, termsOf(text, l.inForce)
 	}
 	if was := l.stopped.Load(); stops || was != nil {
@@ -384,7 +386,7 @@ func (l *Limit) learn(h *head, asked string, micros int64, way time.Duration, ar
 	}
 	l.version, l.reach, l.calm = h.version, h.reach, !strings.HasPrefix(h.text, "~")
 	l.heard, l.micros = arrived, micros+way.Microseconds()
-	return follows
+	return follows, anew
 }
 
 func epochOf(text string) string {

@@ -162,12 +162,16 @@ func (c *Call) run(ctx context.Context, script *redis.Script) (Reply, *reader, e
 }
 
 // Learn stores what a reply says about the limits of its call. `arrived` is when it arrived, or when it
-// would have arrived on a trip as fast as others. It returns the run ID of the server, if the reply tells it, and
-// the limits that now have a newer plan of another process.
-func (c *Call) Learn(r *Reply, arrived time.Time) (run string, follow []*Limit) {
+// would have arrived on a trip as fast as others. It returns the run ID of the server, if the reply tells it. It
+// also returns the limits that now have a newer plan of another process, and those of which Redis had lost the state.
+func (c *Call) Learn(r *Reply, arrived time.Time) (run string, follow, anew []*Limit) {
 	for i := range r.heads {
-		if c.Limits[i].learn(&r.heads[i], r.known[i], r.Micros, c.Way, arrived) {
+		follows, begins := c.Limits[i].learn(&r.heads[i], r.known[i], r.Micros, c.Way, arrived)
+		if follows {
 			follow = append(follow, c.Limits[i])
+		}
+		if begins {
+			anew = append(anew, c.Limits[i])
 		}
 		if text := strings.TrimPrefix(r.heads[i].text, "~"); text != "" {
 			_, rest, _ := strings.Cut(text, " ")
@@ -176,7 +180,7 @@ func (c *Call) Learn(r *Reply, arrived time.Time) (run string, follow []*Limit) 
 			}
 		}
 	}
-	return run, follow
+	return run, follow, anew
 }
 
 // reader reads a reply from the front.
