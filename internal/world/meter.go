@@ -212,7 +212,7 @@ func (w *world) judgeTurn(c *call) {
 		m.used += float64(p.cost)
 		m.parted += w.partedBy(c, m)
 		if c.unjudged = w.opens(); c.unjudged {
-			if k := m.plan.limit.Kind(); k == reserve.KindQuota || k == reserve.KindRolling { // it counts, and for longer than calls are not judged
+			if m.counts() { // it counts, and for longer than calls are not judged
 				_ = m.take(float64(p.cost))
 			}
 			continue
@@ -225,6 +225,12 @@ func (w *world) judgeTurn(c *call) {
 			w.violate("safe", "the provider of %s refuses call %d of process %d: %v", m.name, c.n, c.process.n, err)
 		}
 	}
+}
+
+// counts reports whether the provider counts permits in a window.
+func (m *meter) counts() bool {
+	k := m.plan.limit.Kind()
+	return k == reserve.KindQuota || k == reserve.KindRolling
 }
 
 // partedBy returns which part of a permit a call may leave unused at a limit with a burst of 1. The call also needs a
@@ -245,7 +251,7 @@ func (w *world) partedBy(c *call, m *meter) (part float64) {
 func (w *world) release(c *call, used []int) {
 	for i, p := range c.parts {
 		m := w.meterOf(p)
-		if !c.unjudged && (m.plan.limit.Kind() == reserve.KindSlots || c.load.used > 0) {
+		if (!c.unjudged || m.counts()) && (m.plan.limit.Kind() == reserve.KindSlots || c.load.used > 0) {
 			m.done(c.madeAt, float64(p.cost), float64(used[i]))
 		}
 	}
