@@ -278,6 +278,7 @@ func (l *line) waits(p *place, limit int, tags []int64, forecast, now time.Time,
 	if tags == nil {
 		tags = p.tags
 	}
+	from := p.limit
 	if p.limit != limit { // the new forecast says nothing about the places that wait where it was
 		p.leads = false
 	}
@@ -289,6 +290,9 @@ func (l *line) waits(p *place, limit int, tags []int64, forecast, now time.Time,
 	}
 	if p.leads {
 		l.follow(p, forecast, now)
+	}
+	if from != limit && l.slots == nil { // the places behind it go there as well: Redis need not call each of them
+		l.hasten(from, growth)
 	}
 	p.close = !p.leads && forecast.Sub(now) <= lead
 	p.forecast, p.heard, p.asking, p.leads, p.back = forecast, now, false, false, ""
