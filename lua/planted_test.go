@@ -58,7 +58,7 @@ var planted = []struct {
 	{"a bucket holds one permit too many", "ask", "return at - l.b * l.a end", "return at - (l.b + 1) * l.a end", true, 1282},
 	{"a turn may be used for too long", "ask", "l.free + l.part + (l.b - cost) * l.a", "l.free + l.part + l.b * l.a", true, 2},
 	{"a window's quota is one too many", "ask", "(l.used[k] or 0) + cost <= l.a and", "(l.used[k] or 0) + cost <= l.a + 1 and", false, 24},
-	{"a call crosses the edge of a window", "ask", "moment <= l.edge[k + 1] - l.b", "moment <= l.edge[k + 1] + 1e5", false, 118},
+	{"a call crosses the edge of a window", "ask", "ceil(moment) < l.edge[k + 1] - l.b", "moment <= l.edge[k + 1] + 1e5", false, 118},
 	{"the next window's count is lost", "ask", "edge == l.after and l.usedAfter or", "", false, 22},
 	{"a rolling window is too short", "ask", "moment + l.offset + l.b or 0)", "moment + l.offset + l.b / 2 or 0)", true, 33},
 	{"a rolling window forgets too early", "ask", "if entry(text) > now - l.offset - l.b then break end", "if entry(text) > now - l.offset - l.b / 2 then break end", true, 33},

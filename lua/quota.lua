@@ -52,7 +52,7 @@ end
 function quota.next(l, cost, at)
   for k = window(l, at), #l.edge - 1 do
     local moment = max(at, begin(l, k))
-    if (l.used[k] or 0) + cost <= l.a and moment <= l.edge[k + 1] - l.b then return moment end
+    if (l.used[k] or 0) + cost <= l.a and ceil(moment) < l.edge[k + 1] - l.b then return moment end -- callers hear whole micros
   end
   return max(at, begin(l, #l.edge))
 end

@@ -93,7 +93,7 @@ func (c *call) next(s *State, cost, at float64) float64 {
 	case "q":
 		for k := s.windowAt(at); k < len(s.edges)-1; k++ {
 			moment := max(at, s.begin(k))
-			if s.window[s.edges[k]]+cost <= s.a && moment <= s.edges[k+1]-s.b {
+			if s.window[s.edges[k]]+cost <= s.a && math.Ceil(moment) < s.edges[k+1]-s.b {
 				return moment
 			}
 		}
