@@ -395,16 +395,3 @@ func (m *client) set(limit int, to reserve.Limit) {
 }
 
 func (m *client) reset(limit int) { m.move(m.only(limit), wire.Reset, m.engine.HasMoved) }
-
-// states asks for the states of all limits.
-func (m *client) states(told func([]wire.State, error)) {
-	var limits []*wire.Limit
-	for i := range m.world.plan.limits {
-		limits = append(limits, m.limit(part{limit: i}))
-	}
-	var all []wire.State
-	m.try(limits, func(ctx context.Context, c *wire.Call) (reply wire.Reply, err error) {
-		reply, all, err = wire.Inspect(ctx, c)
-		return reply, err
-	}, func(_ wire.Reply, err error) { told(all, err) })
-}
