@@ -332,7 +332,8 @@ func (l *line) unanswered(p *place, fresh int) {
 	}
 }
 
-// refuse removes a place, or a new call, that was refused. It fails the last waiting call.
+// refuse removes a place, or a new call, that was refused. It fails the last waiting call. Of calls that do not wait, it
+// fails the first one, which has asked.
 func (l *line) refuse(p *place, err error) {
 	l.touch()
 	if p == nil {
@@ -340,7 +341,11 @@ func (l *line) refuse(p *place, err error) {
 	} else {
 		l.remove(p)
 	}
-	if n := len(l.waiting); n > 0 {
+	switch n := len(l.waiting); {
+	case n == 0:
+	case l.need.Now:
+		l.fail(l.pop(), err)
+	default:
 		l.fail(l.waiting[n-1], err)
 		l.waiting = l.waiting[:n-1]
 	}

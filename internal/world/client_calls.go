@@ -150,6 +150,8 @@ func (m *client) has(c *call) {
 		l.Calls.Add(1)
 		l.Further.Add(int64(p.cost) - 1)
 	}
+	turn := m.engine.View(m.joined[c]).Turn
+	m.alone = m.alone || turn != nil && turn.Process == ""
 	m.world.turn(c)
 }
 

@@ -20,6 +20,7 @@ type process struct {
 	version string
 	began   time.Duration
 	called  time.Duration // when it had its first call; 0: never
+	alone   bool          // calls of it had turns without Redis
 }
 
 // call is a call of a caller, from its beginning to its end.

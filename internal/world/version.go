@@ -110,3 +110,30 @@ func (v versioned) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 func (p *plan) isMixed() bool {
 	return slices.ContainsFunc(p.processes, func(q processPlan) bool { return q.version != p.processes[0].version })
 }
+
+// excuse drops violations of laws that a fleet of the earlier version alone breaks in this history, too, and that a fleet
+// of the current version alone keeps: the earlier scripts, which users run, cannot be mended.
+func (w *world) excuse() {
+	if !slices.ContainsFunc(w.plan.processes, func(q processPlan) bool { return q.version == earlier }) {
+		return
+	}
+	excused := map[string]bool{}
+	for _, v := range w.violations {
+		if _, known := excused[v.law]; !known {
+			excused[v.law] = w.breaksAs(earlier, v.law) && !w.breaksAs("", v.law)
+		}
+	}
+	w.violations = slices.DeleteFunc(w.violations, func(v violation) bool { return excused[v.law] })
+}
+
+// breaksAs reports whether the history breaks a law if all processes have one version.
+func (w *world) breaksAs(version, law string) bool {
+	p := w.plan.clone()
+	for i := range p.processes {
+		p.processes[i].version = version
+	}
+	alone := newWorld(p)
+	alone.server.wrong = w.server.wrong
+	alone.playOn()
+	return slices.ContainsFunc(alone.violations, func(v violation) bool { return v.law == law })
+}
