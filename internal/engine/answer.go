@@ -332,8 +332,8 @@ func (l *line) unanswered(p *place, fresh int) {
 	}
 }
 
-// refuse removes a place, or a new call, that was refused. It fails the last waiting call. Of calls that do not wait, it
-// fails the first one, which has asked.
+// refuse removes a place, or a new call, that was refused. It fails the last waiting call. If the calls
+// of the line do not wait, it fails the first one, which has asked.
 func (l *line) refuse(p *place, err error) {
 	l.touch()
 	if p == nil {

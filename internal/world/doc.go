@@ -53,9 +53,8 @@
 //	FLEETPACE_WORLD_TRANSCRIPT=file go test ./internal/world -run TestTranscripts -v
 //
 // A process may have another version of fleetpace: "version=earlier" runs the scripts of package frozen, and
-// "version=later" speaks a next protocol that exists only here. What such a fleet breaks is no violation if the earlier
-// scripts are the cause: a fleet of the earlier version alone breaks the same law, and one of the current version
-// keeps it.
+// "version=later" speaks a next protocol that exists only here. Earlier scripts stay as they are. So it is no violation
+// if a history breaks a law, a fleet of the earlier version alone does so, too, and one of the current version keeps it.
 //
 // A seed alone is played by FLEETPACE_WORLD_SEED=7 go test ./internal/world -run TestHistories -v. Two plays
 // of a seed are the same.

@@ -76,7 +76,7 @@ func (w *world) start(n int) *process {
 		w.note("process %d starts", p.n)
 	}
 	p.link = &link{
-		schedule: &w.schedule, server: w.server, events: w.plan.events, process: p.n, trip: like.trip, timeout: like.timeout,
+		schedule: &w.schedule, server: w.server, events: w.plan.events, process: p.n, trip: like.trip, timeout: like.timeout, longest: like.trip / 2,
 		strikes: w.strikes, random: w.plan.source("link", p.n), pending: map[*request]bool{},
 	}
 	p.client = newClient(w, p)

@@ -111,8 +111,8 @@ func (p *plan) isMixed() bool {
 	return slices.ContainsFunc(p.processes, func(q processPlan) bool { return q.version != p.processes[0].version })
 }
 
-// excuse drops violations of laws that a fleet of the earlier version alone breaks in this history, too, and that a fleet
-// of the current version alone keeps: the earlier scripts, which users run, cannot be mended.
+// excuse drops violations that the earlier scripts cause, which users run and nobody can mend. Then a fleet of the earlier
+// version alone breaks the same law in this history, and one of the current version alone keeps it.
 func (w *world) excuse() {
 	if !slices.ContainsFunc(w.plan.processes, func(q processPlan) bool { return q.version == earlier }) {
 		return
