@@ -51,10 +51,11 @@ func (m *client) joins(c *call) {
 		})
 	}
 	if !e.Held {
+		var t engine.Turn
 		drawn := false
-		m.step(func(now time.Time) { _, drawn = m.engine.Draw(now, &need) })
+		m.step(func(now time.Time) { t, drawn = m.engine.Draw(now, &need) })
 		if drawn {
-			m.has(c)
+			m.has(c, &t)
 			return
 		}
 	}
@@ -100,7 +101,7 @@ func (m *client) look(c *call, e *engine.Call) {
 		m.world.booked(c, v.Due.Sub(m.world.began))
 		return
 	case v.State == engine.Used && !m.time().After(v.Until()):
-		m.has(c)
+		m.has(c, m.engine.View(e).Turn)
 		return
 	}
 	var left time.Duration
@@ -125,7 +126,7 @@ func (m *client) look(c *call, e *engine.Call) {
 		m.forget(c)
 		m.world.fail(c, err)
 	case left == 0:
-		m.has(c)
+		m.has(c, m.engine.View(e).Turn)
 	case left > 0:
 		m.here(left, func() {
 			if c.state == waiting && m.joined[c] == e {
@@ -141,7 +142,7 @@ func (m *client) holds(c *call) bool {
 }
 
 // has makes a call that has its turn.
-func (m *client) has(c *call) {
+func (m *client) has(c *call, t *engine.Turn) {
 	if m.holds(c) {
 		m.held = append(m.held, c)
 	}
@@ -150,8 +151,7 @@ func (m *client) has(c *call) {
 		l.Calls.Add(1)
 		l.Further.Add(int64(p.cost) - 1)
 	}
-	turn := m.engine.View(m.joined[c]).Turn
-	m.alone = m.alone || turn != nil && turn.Process == ""
+	c.given, m.alone = t.Given, m.alone || t.Process == ""
 	m.world.turn(c)
 }
 

@@ -44,6 +44,7 @@ type call struct {
 	waits    bool   // its engine knows that a caller waits for it
 	comes    bool   // its caller comes for its turn
 	madeAt   time.Duration
+	given    int64  // when Redis granted its turn, in micros of Redis; 0: it did not
 	unjudged bool   // it is not judged: see opens
 	stopped  bool   // a hard stop has ended it
 	again    func() // makes its caller continue
