@@ -3,6 +3,7 @@ package redistest
 import (
 	"net"
 	"os"
+	"strconv"
 	"testing"
 	"time"
 
@@ -10,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A private server comes back at the same address, with what its files hold.
+// A private server comes back at the same address, with what its files hold. No other server gets its port meanwhile.
 func TestPrivateServerIsKilledAndStarted(t *testing.T) {
 	for _, test := range []struct {
 		name, log string
@@ -22,6 +23,11 @@ func TestPrivateServerIsKilledAndStarted(t *testing.T) {
 			require.NoError(t, server.Client(t).Set(ctx, "key", 1, 0).Err())
 			server.Kill()
 			require.Error(t, server.Client(t).Ping(ctx).Err())
+			_, text, err := net.SplitHostPort(address)
+			require.NoError(t, err)
+			port, err := strconv.Atoi(text)
+			require.NoError(t, err)
+			require.Error(t, claim(port))
 			server.Start()
 			require.Equal(t, address, server.Addr())
 			n, err := server.Client(t).Exists(ctx, "key").Result()
