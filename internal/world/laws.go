@@ -47,7 +47,8 @@ func (m *meter) losses() string {
 
 // stuck reports whether calls wait longer than they may after all events.
 func (w *world) stuck() bool {
-	return w.now > w.ends()+w.patience()+10*time.Second
+	over := w.ends() + 10*time.Second
+	return w.now > over && w.now > over+w.patience()
 }
 
 // judgeAlive is the law that each call has its turn, or an error, after all events.
