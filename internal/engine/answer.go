@@ -132,7 +132,9 @@ func (e *Engine) answer(of asked, item *wire.Item, number int64, answer *wire.An
 	case item.Now:
 		l.refuse(of.place, &NotNow{Wait: answer.Wait})
 	case of.place == nil:
-		l.placed(&place{number: number, tags: answer.Tags, limit: answer.Slowest}, micros, forecast, now)
+		// Calls of several limits get no turn within the lead where that would cost another limit permits.
+		near := len(l.parts) > 1 && forecast.Sub(now) <= e.clock.times(now).lead
+		l.placed(&place{number: number, tags: answer.Tags, limit: answer.Slowest, close: near}, micros, forecast, now)
 	default:
 		of.place.stale = of.place.stale && micros <= of.place.news && (of.place.at < 0 || of.place.at == answer.Slowest)
 		l.waits(of.place, answer.Slowest, answer.Tags, forecast, now, e.clock.times(now).lead)

@@ -252,7 +252,7 @@ func (e *Engine) rest(now time.Time) {
 	for _, l := range e.inUse {
 		l.expire(now, kept)
 	}
-	if now.Before(e.searching) {
+	if now.Before(e.searching) && !e.soon { // further messages follow at once
 		e.refreshLines(func(l *line) bool { return l.slots != nil })
 	}
 	e.tidyLeases(now, false)
