@@ -32,7 +32,7 @@ for i = done + 1, #ARGV, 4 do
   local what, which, size = ARGV[i + 1], ARGV[i + 2], ARGV[i + 3] or ''
   local l, cost, flow = limit(i), match(size, '^([^:]*)(.*)$')
   cost = tonumber(cost)
-  local behind = true -- calls wait behind it, and may come sooner
+  local behind, score = true, nil -- calls wait behind it, and may come sooner
   local left, whole = 0, cost and cost >= 1 and cost <= 1e15 and cost == floor(cost)
   if l and not l.problem and cost and cost >= 0 then
     local number, tag, id = match(which, '^(%d+) (-?%d+) ?(.*)$')
@@ -50,14 +50,14 @@ for i = done + 1, #ARGV, 4 do
         bookings().book(l, id, cost, tag, bookings().returning(l, math.abs(tag), cost, 0))
       end
     elseif what ~= 'look' then
-      local score = l.virtual > 0 and call('ZSCORE', l.places, who)
+      score = tonumber(call('ZSCORE', l.places, who) or nil)
       behind = l.card > 1 and call('ZRANGE', l.places, -1, -1)[1] ~= who
       if leave(l, who, cost) then
         left = cost
-        if score then shares().refund(l, who, tonumber(score)) end
+        if l.virtual > 0 then shares().refund(l, who, score) end
       end
     end
-    if left > 0 and behind then tellLeft(l) end
+    if left > 0 and behind then tellLeft(l, l.virtual == 0 and score) end
   end
   answers[#answers + 1] = { left }
 end

@@ -15,12 +15,12 @@ local function tell(l, what)
   l.news[#l.news + 1] = what
 end
 
--- tellLeft notifies waiting calls, once per script, that permits came back or that a call left its place
--- before them. Calls that wait for slots get messages of their own: see room.lua.
-local function tellLeft(l)
-  if l.card == 0 or l.meter.tells or l.leftTold then return end
-  l.leftTold = true
-  tell(l, 'left')
+-- tellLeft notifies waiting calls, once per script, that permits came back or, with a tag, that a call with this tag left
+-- its place before them. Calls with lower tags come no sooner. Calls that wait for slots get messages of their own: see
+-- room.lua.
+local function tellLeft(l, tag)
+  if l.card == 0 or l.meter.tells then return end
+  l.left = min(l.left or huge, tag or 0)
 end
 
 local function dead(l, process) return tonumber(call('ZSCORE', l.processes, process) or 0) < 0 end

@@ -159,7 +159,7 @@ var planted = []struct {
 	{"a call moves into a gap in which a call of its flow waits", "ask", " or waitsBefore(l, flow.name, from, tag)", "", false, 20},
 	{"who comes forward leaves the gap to the next", "ask", "keepStretch(l, flow.name, ends, from + size, to + size)", "keepStretch(l, flow.name, ends, from, to)", false, 5},
 	{"who comes forward keeps its place", "ask", "call('ZADD', l.places, 'XX', format('%.0f', from), place)", "", false, 20},
-	{"places that are left are debts", "leave", "if score then shares().refund(l, who, tonumber(score)) end", "", false, 1},
+	{"places that are left are debts", "leave", "if l.virtual > 0 then shares().refund(l, who, score) end", "", false, 1},
 	{"the dead leave their debts", "ask", "if isDead[of] and l.virtual > 0 then shares().refund(l, place, tonumber(places[k + 1])) end", "", false, 1},
 	{"a call that is too late is charged", "ask", "if p.charged then shares().refund(p.l, p.place, p.tag) end", "", false, 5},
 	{"an urgent call waits as others do", "ask", "if flow.urgent > 0 then return urgentTag(l, cost, flow.urgent) end", "", false, 0},

@@ -1,6 +1,7 @@
 package lua
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"testing"
@@ -48,9 +49,11 @@ func TestJoiningAQueueRenewsItsKeysAndSeesAnOlderState(t *testing.T) {
 func TestOthersAreToldWhoLeavesTheirQueue(t *testing.T) {
 	h := listenToHeads(t, queuemodel.Limit{Kind: "p", A: 1e6, B: 1})
 	limits := []queuemodel.Limit{h.limit}
+	var answers []queuemodel.Answer
 	for number := range 4 {
-		heads, _, err := h.Ask(h.as("a", 0), limits, []queuemodel.Item{{Count: 1, Number: number, Parts: []queuemodel.Part{{Cost: 1}}}})
+		heads, got, err := h.Ask(h.as("a", 0), limits, []queuemodel.Item{{Count: 1, Number: number, Parts: []queuemodel.Part{{Cost: 1}}}})
 		require.NoError(t, err)
+		answers = append(answers, got...)
 		limits[0].Known, limits[0].Version, limits[0].Reach = strings.TrimPrefix(heads[0].Text, "~"), heads[0].Version, heads[0].Reach
 	}
 	h.told()
@@ -58,5 +61,5 @@ func TestOthersAreToldWhoLeavesTheirQueue(t *testing.T) {
 		_, _, err := h.Leave(h.as("a", 0), limits, 0, "place", number, 1, nil)
 		require.NoError(t, err)
 	}
-	require.Equal(t, []string{"left"}, h.told(), "it leaves once, and nobody is behind the last one")
+	require.Equal(t, []string{fmt.Sprintf("left:%.0f", answers[2].Tags[0])}, h.told(), "it leaves once, and nobody is behind the last one")
 }

@@ -146,6 +146,7 @@ local function save(l)
     if all or l.charged and l.virtual > 0 then call('PEXPIRE', l.flows, life) end
     if all or l.logged then call('PEXPIRE', l.log, life) end
   end
+  if l.left then tell(l, l.left > 0 and format('left:%.0f', l.left) or 'left') end
   if l.news and ARGV[CHANNEL] ~= '' then
     pcall('PUBLISH', ARGV[CHANNEL], format('news %s %.0f %s', table.concat(l.news, ','), now, l.key))
   end

@@ -88,7 +88,7 @@ func (e *Engine) takeBack(key string, news int64, now time.Time, void func(*Turn
 			}
 		}
 	}
-	e.refreshKey(key, news, now)
+	e.refreshKey(key, 0, news, now)
 }
 
 // change is the change of a limit to another one. Turns that were given before keep their moments. Turns of a
@@ -122,7 +122,7 @@ func (e *Engine) changedTo(key string, c change, now time.Time) {
 			l.change(c.shorten)
 		}
 	}
-	e.refreshKey(key, c.at, now)
+	e.refreshKey(key, 0, c.at, now)
 }
 
 // heardOf reports that another process has moved a limit. It reports nothing that this process did itself.

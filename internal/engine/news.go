@@ -114,7 +114,7 @@ func (e *Engine) newsOf(key string, kinds []string, micros int64, now time.Time)
 			e.pausedAt(key, micros, until, now)
 		case "resumed":
 			e.heardOf(key, word, micros)
-			e.refreshKey(key, micros, now)
+			e.refreshKey(key, 0, micros, now)
 		case "limit":
 			e.heardOf(key, word, micros)
 			e.changedTo(key, newChange(micros, rest), now)
@@ -127,21 +127,30 @@ func (e *Engine) newsOf(key string, kinds []string, micros int64, now time.Time)
 			if n, _ := strconv.Atoi(count); process == e.cfg.Process && n > 0 {
 				e.roomAt(key, n, micros)
 			}
-		default: // left, settled, or a word of a later version: turns may be sooner
-			e.refreshKey(key, micros, now)
+		case "left": // turns may be sooner, of calls behind a tag if there is one
+			tag, _ := strconv.ParseInt(rest, 10, 64)
+			e.refreshKey(key, tag, micros, now)
+		default: // settled, or a word of a later version: turns may be sooner
+			e.refreshKey(key, 0, micros, now)
 		}
 	}
 }
 
 // refreshKey makes the first call of each line that needs the limit with a key ask: its forecast may be wrong,
-// because of news of a time of Redis.
-func (e *Engine) refreshKey(key string, news int64, now time.Time) {
+// because of news of a time of Redis. Above 0, the news are about calls behind a tag alone.
+func (e *Engine) refreshKey(key string, tag, news int64, now time.Time) {
 	e.forgetMissed()
 	for _, l := range e.inUse {
-		if l.isAt(key) {
+		if l.isAt(key) && (tag <= 0 || l.hasBehind(key, tag)) {
 			l.refreshes(-1, 1, len(l.places), news)
 		}
 	}
+}
+
+// hasBehind reports whether a call of the line is behind a tag at the limit with a key, or may be.
+func (l *line) hasBehind(key string, tag int64) bool {
+	i := slices.IndexFunc(l.parts, func(p Part) bool { return p.Limit.Keys[0] == key })
+	return l.asked > 0 || slices.ContainsFunc(l.places, func(p *place) bool { return p.tags[i] > tag })
 }
 
 // refreshLines makes the first call of some lines ask.
