@@ -100,7 +100,8 @@ end
 -- wait gives a call a place at the limit that holds it back most, and at no other, or books it there. A
 -- call that does not wait gets the forecast alone. Bookings before a call only decide whether it is
 -- booked, too. The forecast of a waiting call assumes that no booked call comes back. Places of dead
--- processes refuse no call.
+-- processes refuse no call. If a head leaves a limit, the next one is called, ROW times in a row: many calls
+-- may need both limits, and would all ask in vain.
 local function wait(parts, item)
   local which, latest = farthest(parts, item, item.id and function(l, tag, cost) return bookings().returning(l, tag, cost, item.patience) end or forecast)
   if not item.waits then return 0, latest, which end
@@ -123,7 +124,7 @@ local function wait(parts, item)
   for k, p in ipairs(parts) do
     local l = p.l
     if k ~= which or books then
-      if leave(l, p.place, p.cost) then callHead(l) end
+      if leave(l, p.place, p.cost) and (p.called or 0) < ROW then callHead(l, (p.called or 0) + 1) end
     elseif call('ZADD', l.places, 'NX', format('%.17g', p.tag), p.place) == 1 then
       l.renews = l.renews or l.card == 0
       -- A tag later than now that the state does not know: the clock stepped back, and the state was lost. Other
@@ -187,7 +188,10 @@ local function askOne(answer, item, parts)
     -- Processes with longer horizons would have the permits of the head again and again: it has as long a one. Its turn
     -- costs another limit no more than the turns do that others have, or its bucket bears it.
     local called
-    for _, p in ipairs(item.waits and parts or {}) do called = called or p.l.meter.lost and p.l.called == item.call end
+    for _, p in ipairs(item.waits and parts or {}) do
+      p.called = p.l.meter.lost and p.l.called == item.call and p.l.row
+      called = called or p.called
+    end
     if called and #parts == 1 then last = max(last, min(at + FARTHEST, now + AHEAD)) end
     for _, p in ipairs(#parts > 1 and item.waits and parts or {}) do
       local ahead = called and p.l.kind == 'p' and 2 * (p.l.free + p.l.part - at) or 0

@@ -2,6 +2,7 @@
 
 local grace = tonumber(ARGV[GRACE])
 local asking = {} -- the calls of this ask
+local ROW = 2 -- so many heads leave a limit for another one in a row, until no further one is called
 
 -- overdue returns for how long the head has not asked although its permits were there. It is below 0
 -- before that moment, and nil if nobody waits. Other calls may have had these permits since. The permits
@@ -27,13 +28,13 @@ local function askedAgain(l, id, cost)
 end
 
 -- callHead notifies the process of the head that its turn may come sooner than its forecast said, once
--- until it asks.
-local function callHead(l)
+-- until it asks. `row` is how many heads left before it for another limit, one because of the other.
+local function callHead(l, row)
   if l.card == 0 or l.meter.tells then return end
   local place = head(l)
   local first = callOf(place)
   if asking[first] or l.called == first then return end
-  l.called = first
+  l.called, l.row = first, row or 0
   tell(l, 'overdue:' .. processOf(place))
 end
 

@@ -48,6 +48,8 @@ local function fields(l)
   local total, seq, head, since, wanted, front, latest, span, returned = match(was[20], '^(%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+)$')
   l.total, l.seq, l.since, l.wanted, l.front = tonumber(total), tonumber(seq), tonumber(since), tonumber(wanted), tonumber(front)
   l.latest, l.span, l.returned, l.head, l.called = tonumber(latest), tonumber(span), tonumber(returned), match(head or '', '^([^:]*:?[^:]*):?(.*)$')
+  l.called, l.row = match(l.called or '', '^([^/]*)/?(%d*)$')
+  l.row = tonumber(l.row) or 0
   if not (l.total and l.seq and l.since and l.wanted and l.front and l.latest and l.span and l.returned and
     finite(l.total + l.seq + l.since + l.wanted + l.front + l.latest + l.span + l.returned)) then
     return 'BADSTATE queue: want 9 values, got ' .. was[20]
@@ -128,7 +130,7 @@ local function save(l)
   endShares(l)
   local calm = not (l.card > 0 or l.bookings > 0 or l.virtual > 0 or l.paused > 0 or l.setUntil > 0 or l.kind ~= 'p' or l.low or l.steppedBack ~= '' or l.kept ~= '')
   l.plain = (calm and '' or '~') .. format('%.0f ', l.epoch) .. (l.run == '' and '-' or l.run) .. ' ' .. l.kind .. ' ' .. (l.form == '' and l.limit or match(l.limit, '%S+ %S+$'))
-  local head = l.head ~= '0' and l.called ~= '' and l.head .. ':' .. l.called or l.head
+  local head = l.head ~= '0' and l.called ~= '' and l.head .. ':' .. l.called .. (l.row > 0 and '/' .. l.row or '') or l.head
   local queue = format('%d %d %s %.0f %d %d %.0f %.0f %d', l.total, l.seq, head, l.since, l.wanted, l.front, l.latest, l.span, l.returned)
   local is = { l.version, now, l.free, l.part, l.epoch, l.rank, l.setUntil, l.paused, l.held, l.resumed, l.virtual, l.dense,
     l.plain, l.last, l.run, l.limit, l.own, l.reason, l.meter.pack(l) or '', queue, l.form == '' and l.leased == 0 and l.protocol or l.protocol + ODD .. '', l.steppedBack, l.closed > now and format('%.0f', l.closed) or '', l.kept, l.leased > 0 and format('%.0f', l.leased) or '' }

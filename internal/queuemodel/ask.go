@@ -129,10 +129,16 @@ func (c *call) now(item Item, id string, parts []Part, limits []*State) (float64
 		}
 	}
 	ahead := c.Horizon
+	c.rows = map[*State]int{}
 	if item.Now {
 		ahead = 0
 	} else {
-		called := slices.ContainsFunc(limits, func(s *State) bool { return s.paces() && s.called == id })
+		called := false
+		for _, s := range limits {
+			if s.paces() && s.called == id {
+				called, c.rows[s] = true, s.row
+			}
+		}
 		if called && len(parts) == 1 {
 			ahead = max(ahead, min(farthest, 1e6-c.Way))
 		}
@@ -244,8 +250,8 @@ func (c *call) wait(item Item, id string, parts []Part, limits []*State, tags []
 		}
 		s.latest = max(s.latest, math.Ceil(latest))
 		if answer.Status == 3 || i != slowest {
-			if s.leave(id, p.Cost) {
-				c.callHead(s)
+			if s.leave(id, p.Cost) && c.rows[s] < row {
+				c.callHead(s, c.rows[s]+1)
 			}
 		} else if s.placed(id, p.Cost) == nil {
 			s.places = append(s.places, c.place(item, id, p))

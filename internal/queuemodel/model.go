@@ -114,6 +114,7 @@ type State struct {
 	seq, since                      float64
 	head                            string // the call whose permits came since
 	called                          string // the call whose process was notified
+	row                             int    // how many heads left before that one, in a row
 	bookings                        []booking
 	front                           float64 // the highest tag of a call with an ID that had its turn
 	latest, span                    float64 // when all bookings are late; the longest time from a tag until its booking was due back
@@ -157,6 +158,7 @@ type call struct {
 	limits  []Limit
 	loaded  map[int]*State
 	asking  map[string]bool
+	rows    map[*State]int  // by limits that called the call for which it asks: how many heads left before it, in a row
 	cleared map[*State]bool // of the places of dead processes, before a call was refused
 }
 

@@ -84,7 +84,7 @@ func (c *call) entitled(s *State, p Part) float64 {
 		return c.ahead(s, 0, p.Cost)
 	}
 	if c.overdue(s) > 0 {
-		c.callHead(s)
+		c.callHead(s, 0)
 	}
 	switch {
 	case c.overdue(s) > c.Grace, p.Tag != 0 && c.overdue(s) > 0 && c.at > c.passes(s):
@@ -94,15 +94,18 @@ func (c *call) entitled(s *State, p Part) float64 {
 	}
 	moment := c.ahead(s, s.before(p.Tag), p.Cost)
 	if moment <= c.at+c.Horizon {
-		c.callHead(s)
+		c.callHead(s, 0)
 	}
 	return moment
 }
 
-// callHead notes that the process of the head was notified.
-func (c *call) callHead(s *State) {
-	if len(s.places) > 0 && s.kind != "s" && !c.asking[s.places[0].id] {
-		s.called = s.places[0].id
+// row is how many heads that were called leave a limit in a row before no further one is called.
+const row = 2
+
+// callHead notes that the process of the head was notified, and how many heads left before it, in a row.
+func (c *call) callHead(s *State, rows int) {
+	if len(s.places) > 0 && s.kind != "s" && !c.asking[s.places[0].id] && s.called != s.places[0].id {
+		s.called, s.row = s.places[0].id, rows
 	}
 }
 
