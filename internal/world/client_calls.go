@@ -51,11 +51,10 @@ func (m *client) joins(c *call) {
 		})
 	}
 	if !e.Held {
-		var t engine.Turn
 		drawn := false
-		m.step(func(now time.Time) { t, drawn = m.engine.Draw(now, &need) })
+		m.step(func(now time.Time) { _, drawn = m.engine.Draw(now, &need) })
 		if drawn {
-			m.has(c, &t)
+			m.has(c)
 			return
 		}
 	}
@@ -101,7 +100,7 @@ func (m *client) look(c *call, e *engine.Call) {
 		m.world.booked(c, v.Due.Sub(m.world.began))
 		return
 	case v.State == engine.Used && !m.time().After(v.Until()):
-		m.has(c, m.engine.View(e).Turn)
+		m.has(c)
 		return
 	}
 	var left time.Duration
@@ -126,7 +125,7 @@ func (m *client) look(c *call, e *engine.Call) {
 		m.forget(c)
 		m.world.fail(c, err)
 	case left == 0:
-		m.has(c, m.engine.View(e).Turn)
+		m.has(c)
 	case left > 0:
 		m.here(left, func() {
 			if c.state == waiting && m.joined[c] == e {
@@ -142,7 +141,7 @@ func (m *client) holds(c *call) bool {
 }
 
 // has makes a call that has its turn.
-func (m *client) has(c *call, t *engine.Turn) {
+func (m *client) has(c *call) {
 	if m.holds(c) {
 		m.held = append(m.held, c)
 	}
@@ -151,7 +150,6 @@ func (m *client) has(c *call, t *engine.Turn) {
 		l.Calls.Add(1)
 		l.Further.Add(int64(p.cost) - 1)
 	}
-	c.given, m.alone = t.Given, m.alone || t.Process == ""
 	m.world.turn(c)
 }
 

@@ -16,7 +16,7 @@
 //     hard stop fail: waiting calls within a second, and later ones at once
 //   - order: if nothing has happened for three seconds, at most one in twenty calls of paced limits
 //     has its turn out of the order in which calls came. A call has the place of a call before it, in its
-//     process, that gave up, or that had a turn without Redis: calls of such processes are not judged
+//     process, that gave up
 //   - quiet: the fleet makes at most four script calls for each turn, and for each call that missed its
 //     deadline, was booked or was given up, and six for each second of a process. No call asks again and again
 //     while neither time passes nor news come, and time never stands still
@@ -53,8 +53,7 @@
 //	FLEETPACE_WORLD_TRANSCRIPT=file go test ./internal/world -run TestTranscripts -v
 //
 // A process may have another version of fleetpace: "version=earlier" runs the scripts of package frozen, and
-// "version=later" speaks a next protocol that exists only here. Earlier scripts stay as they are. So it is no violation
-// if a history breaks a law, a fleet of the earlier version alone does so, too, and one of the current version keeps it.
+// "version=later" speaks a next protocol that exists only here.
 //
 // A seed alone is played by FLEETPACE_WORLD_SEED=7 go test ./internal/world -run TestHistories -v. Two plays
 // of a seed are the same.

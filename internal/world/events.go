@@ -72,7 +72,6 @@ var (
 	ofTheWay    = []string{partition, hold, far}
 	ofTheServer = []string{down, restart, failOver, freeze, refuse, full}
 	ofMoments   = []string{flush, forget, clockStep, scriptFlush, newsCut, forgetQueue}
-	ofLosses    = []string{restart, failOver, flush, forget} // of data
 	ofProcesses = []string{kill, start, crashes, stop, other}
 	ofOperators = []string{pause, hardStop, resume, set, reset, replan}
 )

@@ -216,7 +216,7 @@ func (w *world) overtaken(c *call) {
 			return
 		}
 	}
-	if c.process.alone || c.load.urgent || slices.ContainsFunc(w.processes, func(p *process) bool { return p.longest > near }) {
+	if c.load.urgent || slices.ContainsFunc(w.processes, func(p *process) bool { return p.longest > near }) {
 		return
 	}
 	place, next := w.places[c.line][0], map[string]int{}
@@ -234,17 +234,11 @@ func (w *world) overtaken(c *call) {
 }
 
 // takesPlace notes that a call has joined its line. The calls of a process that need the same permits are a line:
-// the first one has the first place. If a call gives up, the line keeps its place, and leaves its last one. A process that
-// cannot reach Redis takes its places when it can again.
+// the first one has the first place. If a call gives up, the line keeps its place, and leaves its last one.
 func (w *world) takesPlace(c *call) {
-	l, at := c.load, w.now
+	l := c.load
 	c.line = fmt.Sprint(c.process.n, c.parts, c.id, l.flow, l.weight, l.urgent, l.now)
-	for i := range w.plan.events {
-		if e := &w.plan.events[i]; e.strikes(w.now, c.process.link.process, partition) {
-			at = max(at, e.ends())
-		}
-	}
-	w.places[c.line] = append(w.places[c.line], at)
+	w.places[c.line] = append(w.places[c.line], w.now)
 }
 
 // leavesPlace notes that a call waits no longer.

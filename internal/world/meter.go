@@ -22,7 +22,6 @@ type meter struct {
 	lapsed    float64 // permits of turns that expired before their callers came
 	gone      float64 // permits of turns of processes that were killed or suspended before they used them
 	overspent float64 // permits beyond the limit that processes spent which remember nothing of it: see foundFull
-	outlived  float64 // permits of turns that were granted before a loss of data, and used after it
 	lost      []loss
 	lastAt    time.Duration // the moment of the last call, and its cost
 	lastCost  float64
@@ -219,9 +218,6 @@ func (w *world) judgeTurn(c *call) {
 			continue
 		}
 		m.lastAt, m.lastCost = w.now, float64(p.cost)
-		if w.outlives(c) {
-			m.outlived += float64(p.cost)
-		}
 		if until, paused := m.isPaused(c); paused {
 			w.violate("safe", "call %d of process %d is made in a pause of %s, which lasts until %v", c.n, c.process.n, m.name, until)
 		}
@@ -267,7 +263,7 @@ func (w *world) excused(m *meter) bool {
 	if p, is := m.provider.(*paced); is {
 		_, burst := p.least()
 		lacks, found := p.lacks(), w.foundFull(m)
-		if found == 0 || m.overspent+lacks > burst*float64(found)+m.outlived {
+		if found == 0 || m.overspent+lacks > burst*float64(found) {
 			return false
 		}
 		m.overspent += lacks
@@ -277,7 +273,7 @@ func (w *world) excused(m *meter) bool {
 	if m.plan.limit.Kind() == reserve.KindSlots {
 		return false
 	}
-	return w.plan.has(append(ofLosses, clockStep)...) || w.plan.policy == reserve.PolicyLocal && w.plan.troubled()
+	return w.plan.has(restart, failOver, flush, forget, clockStep) || w.plan.policy == reserve.PolicyLocal && w.plan.troubled()
 }
 
 // foundFull counts after how many losses of data a process that remembers nothing of a limit may have found a full
@@ -288,7 +284,7 @@ func (w *world) foundFull(m *meter) (times int) {
 	for i := range w.plan.events {
 		e := &w.plan.events[i]
 		expires := e.what == clockStep && e.by > 0 // keys end at once
-		if e.at > w.now || !expires && !slices.Contains(ofLosses, e.what) {
+		if e.at > w.now || !expires && !slices.Contains([]string{restart, failOver, flush, forget}, e.what) {
 			continue
 		}
 		for p, since := range m.users {
@@ -299,13 +295,6 @@ func (w *world) foundFull(m *meter) (times int) {
 		}
 	}
 	return times
-}
-
-// outlives reports whether the turn of a call was granted before a loss of data.
-func (w *world) outlives(c *call) bool {
-	return c.given > 0 && slices.ContainsFunc(w.plan.events, func(e event) bool {
-		return slices.Contains(ofLosses, e.what) && e.at <= w.now && c.given < (w.server.epoch+w.server.step+e.at).Microseconds()
-	})
 }
 
 // troubled reports whether a process may lose its connection to the server.

@@ -20,7 +20,6 @@ type process struct {
 	version string
 	began   time.Duration
 	called  time.Duration // when it had its first call; 0: never
-	alone   bool          // calls of it had turns without Redis
 }
 
 // call is a call of a caller, from its beginning to its end.
@@ -44,7 +43,6 @@ type call struct {
 	waits    bool   // its engine knows that a caller waits for it
 	comes    bool   // its caller comes for its turn
 	madeAt   time.Duration
-	given    int64  // when Redis granted its turn, in micros of Redis; 0: it did not
 	unjudged bool   // it is not judged: see opens
 	stopped  bool   // a hard stop has ended it
 	again    func() // makes its caller continue
@@ -77,7 +75,7 @@ func (w *world) start(n int) *process {
 		w.note("process %d starts", p.n)
 	}
 	p.link = &link{
-		schedule: &w.schedule, server: w.server, events: w.plan.events, process: p.n, trip: like.trip, timeout: like.timeout, longest: like.trip / 2,
+		schedule: &w.schedule, server: w.server, events: w.plan.events, process: p.n, trip: like.trip, timeout: like.timeout,
 		strikes: w.strikes, random: w.plan.source("link", p.n), pending: map[*request]bool{},
 	}
 	p.client = newClient(w, p)

@@ -110,30 +110,3 @@ func (v versioned) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 func (p *plan) isMixed() bool {
 	return slices.ContainsFunc(p.processes, func(q processPlan) bool { return q.version != p.processes[0].version })
 }
-
-// excuse drops violations that the earlier scripts cause, which users run and nobody can mend. Then a fleet of the earlier
-// version alone breaks the same law in this history, and one of the current version alone keeps it.
-func (w *world) excuse() {
-	if !slices.ContainsFunc(w.plan.processes, func(q processPlan) bool { return q.version == earlier }) {
-		return
-	}
-	excused := map[string]bool{}
-	for _, v := range w.violations {
-		if _, known := excused[v.law]; !known {
-			excused[v.law] = w.breaksAs(earlier, v.law) && !w.breaksAs("", v.law)
-		}
-	}
-	w.violations = slices.DeleteFunc(w.violations, func(v violation) bool { return excused[v.law] })
-}
-
-// breaksAs reports whether the history breaks a law if all processes have one version.
-func (w *world) breaksAs(version, law string) bool {
-	p := w.plan.clone()
-	for i := range p.processes {
-		p.processes[i].version = version
-	}
-	alone := newWorld(p)
-	alone.server.wrong = w.server.wrong
-	alone.playOn()
-	return slices.ContainsFunc(alone.violations, func(v violation) bool { return v.law == law })
-}

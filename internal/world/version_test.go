@@ -125,37 +125,3 @@ func TestIncompatibleChangesAreFound(t *testing.T) {
 		}
 	}
 }
-
-// What a fleet of the earlier version breaks alone is no violation, if one of the current version keeps it.
-func TestFaultsOfTheEarlierVersion(t *testing.T) {
-	p := readTranscript(t, "testdata/earlier-order-of-flows.txt")
-	lastFirst := []string{"  return min(tag, LAST_TAG)", "  return LAST_TAG - min(tag, LAST_TAG)"}
-	for _, c := range []struct {
-		what     string
-		mistake  []string
-		earlier  bool // there is a process of the earlier version
-		excuses  bool
-		violates string
-	}{
-		{"the earlier version", nil, true, true, "order"},
-		{"both versions", lastFirst, true, false, "order"},
-		{"the current version alone", lastFirst, false, false, "order"},
-		{"what only both together do", []string{"'nextFreeTicketMicros'", "'nextFree'"}, true, false, "safe"},
-	} {
-		t.Run(c.what, func(t *testing.T) {
-			p := p.clone()
-			if !c.earlier {
-				p.processes[3].version = ""
-			}
-			w := newWorld(p)
-			w.server.wrong = func(text string) string { return strings.NewReplacer(c.mistake...).Replace(text) }
-			w.playOn()
-			breaks := func() bool {
-				return slices.ContainsFunc(w.violations, func(v violation) bool { return v.law == c.violates })
-			}
-			require.True(t, breaks())
-			w.excuse()
-			require.Equal(t, c.excuses, !breaks(), "%v", w.violations)
-		})
-	}
-}

@@ -81,7 +81,6 @@ func play(p *plan, telling bool, wrong func(string) string) *world {
 	w.telling = telling
 	w.server.wrong = wrong
 	w.playOn()
-	w.excuse()
 	return w
 }
 
