@@ -3,21 +3,17 @@ package lua
 import (
 	"testing"
 
+	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/fleetpace/fleetpace/internal/queuemodel"
-	"github.com/fleetpace/fleetpace/internal/quick"
 )
 
 // still is a Redis in which no key expires: its time is not the one that is simulated, and a
 // machine may take longer for a simulation than keys live.
 func still(t *testing.T) *redis.Client {
-	server, err := quick.Listen()
-	require.NoError(t, err)
-	t.Cleanup(server.Close)
-	server.ClockTTL(false)
-	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	client := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()})
 	t.Cleanup(func() { _ = client.Close() })
 	return client
 }

@@ -59,22 +59,6 @@ func TestScriptsRunAsInMiniredis(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 2, n)
 	require.Equal(t, usual.Dump(), r.Dump())
-	require.NoError(t, client(t, r.Dial).ScriptFlush(t.Context()).Err())
-	require.ErrorContains(t, loaded.EvalSha(t.Context(), client(t, r.Dial), []string{"k"}).Err(), "NOSCRIPT")
-}
-
-// A Redis may have a port.
-func TestListen(t *testing.T) {
-	r, err := quick.Listen()
-	require.NoError(t, err)
-	t.Cleanup(r.Close)
-	c := redis.NewClient(&redis.Options{Addr: r.Addr()})
-	t.Cleanup(func() { _ = c.Close() })
-	for range 2 {
-		n, err := c.Eval(t.Context(), "return redis.call('INCRBY', KEYS[1], ARGV[1])", []string{"k"}, 0).Int()
-		require.NoError(t, err)
-		require.Zero(t, n)
-	}
 }
 
 // Redis refuses scripts while it has an error, and from clients without its password.

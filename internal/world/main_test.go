@@ -6,9 +6,8 @@ import (
 	"testing"
 )
 
-// The interpreter of the scripts makes much garbage, and keeps little memory. With more room than this its memory no longer
-// fits the caches of a processor, and histories take longer.
+// The interpreter of the scripts makes much garbage, and keeps little memory.
 func TestMain(m *testing.M) {
-	debug.SetGCPercent(300)
+	debug.SetGCPercent(800)
 	os.Exit(m.Run())
 }
