@@ -299,12 +299,13 @@ func words(numbers []int64) string {
 	return b.String()
 }
 
-// clock returns Redis's time now, by the monotonic clock of this process. The limit must be locked.
+// clock returns Redis's time now, by the monotonic clock of this process. A reply may have come sooner than its call
+// allowed for: then its time is not reached yet. The limit must be locked.
 func (l *Limit) clock(now time.Time) int64 {
 	if l.heard.IsZero() {
 		return 0
 	}
-	return l.micros + max(0, now.Sub(l.heard).Microseconds())
+	return l.micros + now.Sub(l.heard).Microseconds()
 }
 
 // aged returns the reach as it is now.
