@@ -78,8 +78,11 @@ local function recall(l, epoch)
   if l.fresh then l.meter.fresh(l) end
   if epoch > 0 and (lost or epoch ~= l.epoch) or other then
     -- Keys that are gone so soon did not expire. So other processes may still hold granted turns.
-    local young, free = tonumber(match(l.brings, '^%S+') or ''), l.free
-    l.meter.remember(l, l.brings, other or l.meter.refills and lost and young and young > -l.meter.life(l) - 2 * RENEW)
+    local reach, free = tonumber(match(l.brings, '^%S+') or ''), l.free
+    local young = l.meter.refills and reach and reach > -l.meter.life(l) - 2 * RENEW
+    l.meter.remember(l, l.brings, other or lost and young)
+    -- A process that knew nothing of the loss has begun the state.
+    if young and not lost and epoch < l.epoch then atLeast(l, min(l.epoch, now) + AHEAD) end
     free = max(free, now + AHEAD)
     if l.kind == 'p' and l.paused <= now and l.free > free then -- no turn is due so late: this is a pause, or a debt
       if epoch < l.epoch and l.resumed == l.epoch then -- that pause or debt has been ended since

@@ -321,7 +321,11 @@ func (c *call) recall(s *State, l Limit, isFresh bool) {
 	lost := epoch > 0 && (isFresh || epoch == s.epoch && s.version < l.Version)
 	if epoch > 0 && (lost || epoch != s.epoch) || other {
 		paced, free := s.kind == "p" || s.kind == "w", s.free
-		c.remember(s, l.Reach, other || paced && lost && len(l.Reach) > 0 && l.Reach[0] > -c.life(s)-2*renew)
+		young := paced && len(l.Reach) > 0 && l.Reach[0] > -c.life(s)-2*renew
+		c.remember(s, l.Reach, other || lost && young)
+		if young && !lost && epoch < s.epoch {
+			s.atLeast(min(s.epoch, c.Now) + ahead)
+		}
 		free = max(free, c.Now+ahead)
 		switch {
 		case s.kind != "p" || s.paused > c.Now || s.free <= free:
