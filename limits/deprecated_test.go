@@ -28,11 +28,13 @@ func TestEarlierNames(t *testing.T) {
 // The file replaces the default of the earlier name, also by 0. A limit that says nothing has the default.
 func TestEarlierNameInDefaults(t *testing.T) {
 	here(t, "limits:\n  - {name: a, limit: 10/s, lease: 2s}\n  - {name: b, limit: 10/s, prefetch: 0s}\n  - {name: c, limit: 10/s}\n")
+	//lint:ignore SA1019 the earlier name is what is tested
 	set := load(t, reserve.Config{Lease: time.Second})
 	for name, prefetch := range map[string]time.Duration{"a": 2 * time.Second, "b": 0, "c": time.Second} {
 		about, err := set.About(name)
 		require.NoError(t, err)
 		assert.Equal(t, prefetch, about.Prefetch, name)
 	}
+	//lint:ignore SA1019 the earlier name is what is tested
 	require.ErrorContains(t, limits.Check("limits.yaml", reserve.Config{Lease: time.Second, Prefetch: time.Minute}), "Config.Lease")
 }

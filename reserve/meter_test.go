@@ -65,8 +65,8 @@ func name(t testing.TB, metric string, set attribute.Set) string {
 	text := metric
 	for _, kv := range set.ToSlice() {
 		assert.Contains(t, []attribute.Key{"fleetpace.limit", "fleetpace.result", "fleetpace.policy", "error.type"}, kv.Key)
-		assert.NotContains(t, kv.Value.Emit(), "key-of-somebody", "of %s", metric)
-		text += " " + kv.Value.Emit()
+		assert.NotContains(t, kv.Value.String(), "key-of-somebody", "of %s", metric)
+		text += " " + kv.Value.String()
 	}
 	return text
 }
@@ -284,7 +284,7 @@ func TestWaitsAreEventsOfTheSpan(t *testing.T) {
 				if kv.Key == "fleetpace.waited" {
 					kv.Value = attribute.Float64Value(float64(int(kv.Value.AsFloat64()*10+0.5)) / 10)
 				}
-				line += fmt.Sprintf("%s=%s ", kv.Key, kv.Value.Emit())
+				line += fmt.Sprintf("%s=%s ", kv.Key, kv.Value.String())
 			}
 			text = append(text, line)
 		}

@@ -147,14 +147,15 @@ func TestSetLimitWrongly(t *testing.T) {
 		berlin, err := time.LoadLocation("Europe/Berlin")
 		require.NoError(t, err)
 		for says, err := range map[string]error{
-			"Limit: is not set":     l.SetLimit(t.Context(), reserve.Limit{}, 0),
-			"got 0":                 l.SetLimit(t.Context(), reserve.PerSecond(0), 0),
-			"got -1s":               l.SetLimit(t.Context(), reserve.PerSecond(1), -time.Second),
-			"of kind paced":         l.SetLimit(t.Context(), reserve.Quota(5, reserve.CalendarDay), 0),
-			"warming up":            l.SetLimit(t.Context(), reserve.PerSecond(1).WarmUp(time.Second), 0),
-			`got "5/hour quota"`:    quota.SetLimit(t.Context(), reserve.Quota(5, reserve.CalendarHour), 0),
-			"in Europe/Berlin":      quota.SetLimit(t.Context(), reserve.Quota(5, reserve.CalendarDay).In(berlin), 0),
-			"key: must be from 1":   l.For("").SetLimit(t.Context(), reserve.PerSecond(1), 0),
+			"Limit: is not set":   l.SetLimit(t.Context(), reserve.Limit{}, 0),
+			"got 0":               l.SetLimit(t.Context(), reserve.PerSecond(0), 0),
+			"got -1s":             l.SetLimit(t.Context(), reserve.PerSecond(1), -time.Second),
+			"of kind paced":       l.SetLimit(t.Context(), reserve.Quota(5, reserve.CalendarDay), 0),
+			"warming up":          l.SetLimit(t.Context(), reserve.PerSecond(1).WarmUp(time.Second), 0),
+			`got "5/hour quota"`:  quota.SetLimit(t.Context(), reserve.Quota(5, reserve.CalendarHour), 0),
+			"in Europe/Berlin":    quota.SetLimit(t.Context(), reserve.Quota(5, reserve.CalendarDay).In(berlin), 0),
+			"key: must be from 1": l.For("").SetLimit(t.Context(), reserve.PerSecond(1), 0),
+			//lint:ignore SA1012 that is what is tested
 			"ctx: must not be nil":  l.SetLimit(nil, reserve.PerSecond(1), 0), //nolint:staticcheck // that is what is tested
 			"key: must be from 1 t": l.For("").ResetLimit(t.Context()),
 		} {

@@ -332,7 +332,7 @@ func TestHardStopOfCallsWithDeadlines(t *testing.T) {
 						case !stays:
 							require.ErrorIs(t, err, reserve.ErrExhausted)
 						}
-						time.Sleep(start.Add(time.Duration(i+1) * 30 * time.Second).Sub(time.Now()))
+						time.Sleep(time.Until(start.Add(time.Duration(i+1) * 30 * time.Second)))
 					}
 					assert.Len(t, probes, 3, "at %v", probes)
 					require.NoError(t, fleet[1].Resume(t.Context()))
