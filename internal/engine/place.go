@@ -238,8 +238,10 @@ func (l *line) refreshes(limit, n, again int, news int64) {
 		case p.asking:
 			again--
 			if again >= 0 {
-				if p.at = limit; p.stale && p.news > 0 { // there were other news
+				if p.stale && p.news > 0 && p.at != limit { // there were news of another limit
 					p.at = -1
+				} else {
+					p.at = limit
 				}
 				p.stale, p.news = true, max(p.news, news)
 			}
