@@ -12,7 +12,7 @@ import (
 
 // A full Redis gives no turns, not to calls either whose places it could remove.
 func TestAFullRedisGivesNoTurns(t *testing.T) {
-	client := redistest.Local(t).Client(t)
+	client := redistest.Local(t, "--save", "").Client(t) // of this test alone
 	keys := Keys(redistest.Prefix(t), "", "api", "p", "")
 	s := serverOf(t.Context(), client, keys)
 	who := queuemodel.Caller{Now: startMicros, Horizon: 1000, Near: 1000, Grace: 300000, Run: "run", Process: "p", Serial: 1}
