@@ -83,7 +83,7 @@ func (b *Batch) Execute(ctx context.Context, client redis.UniversalClient, now f
 	case Settle:
 		r.Reply, _, err = wire.Settle(ctx, &b.Call, b.Used)
 	case Inspect:
-		r.Reply, _, err = wire.Inspect(ctx, &b.Call)
+		r.Reply, err = wire.Measure(ctx, &b.Call)
 	case Beat:
 		r.Pulse, err = wire.Beat(ctx, &b.Heartbeat)
 	case Register:
