@@ -39,10 +39,10 @@ local function callHead(l, row)
 end
 
 -- passes is the moment from which other calls may have the permits of an overdue head: when a permit
--- would be lost, or after the grace at the latest.
+-- is lost, or after the grace at the latest. The reply takes its way, and the head may ask meanwhile.
 local function passes(l)
   local over = max(l.since, l.paused) + grace
-  return l.meter.lost and min(over, l.meter.lost(l)) or over
+  return l.meter.lost and min(over, l.meter.lost(l) + (at - now)) or over
 end
 
 -- entitled is the moment at which a call, and all calls before it, have their permits. If others may have

@@ -128,9 +128,9 @@ func (c *call) passes(s *State) float64 {
 	over := max(s.since, s.paused) + c.Grace
 	switch s.kind {
 	case "p":
-		over = min(over, s.free+s.part+(s.b+1)*s.a)
+		over = min(over, s.free+s.part+(s.b+1)*s.a+c.Way)
 	case "w":
-		over = min(over, s.free+s.part+2*s.a)
+		over = min(over, s.free+s.part+2*s.a+c.Way)
 	}
 	return over
 }

@@ -22,7 +22,7 @@ var planted = []struct {
 	{"a window's quota is one too many", "(l.used[k] or 0) + cost <= l.a and", "(l.used[k] or 0) + cost <= l.a + 1 and", "safe", 97},
 	{"the next window's count is lost", "edge == l.after and l.usedAfter or", "", "safe", 118},
 	{"a rolling window is too short", "moment + l.offset + l.b or 0)", "moment + l.offset + l.b / 2 or 0)", "safe", 27},
-	{"a rolling window forgets too early", "if entry(text) > now - l.offset - l.b then break end", "if entry(text) > now - l.offset - l.b / 2 then break end", "safe", 63},
+	{"a rolling window forgets too early", "if entry(text) > now - l.offset - l.b then break end", "if entry(text) > now - l.offset - l.b / 2 then break end", "safe", "bookings-head-rolling-1-1"},
 	{"newcomers overtake", "if not tag then return huge end", "if not tag then return at end", "order", 44},
 	{"a clock that went back makes all wait", "if l.seen > now then return now - (l.brought", "if l.seen > now then return 0 * (l.brought", "alive", 57},
 	{"a clock that jumped fills the buckets", "return l.clock > 0 and ahead > STEP and ahead or 0", "return 0", "safe", 324},
