@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -316,12 +317,18 @@ func (s *scene) ends(limit reserve.Limit, end string) {
 		}
 		ctx, cancel := context.WithCancel(s.Context())
 		var asks sync.WaitGroup
+		var had atomic.Bool
 		asks.Go(func() {
 			if r, err := l.Acquire(ctx, 1); err == nil {
 				r.Release()
+				had.Store(true)
 			}
 		})
 		s.known(1)
+		s.until("its call waits in Redis, or has had its turn", func() bool {
+			look, err := s.reader.Look(s.Context(), api, 1, "")
+			return had.Load() || err == nil && len(look.Rows) > 0 && look.Rows[0].Waiting == 1
+		})
 		cancel()
 		asks.Wait()
 		s.until("no call waits", func() bool {
