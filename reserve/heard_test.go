@@ -41,7 +41,8 @@ func (b *bubble) logged(limit reserve.Limit) (*reserve.Limiter, *book) {
 
 // A turn that came too late is logged once, with the limit behind its group. A caller may say so before the turn ends.
 func TestAMissedTurnIsLogged(t *testing.T) {
-	for late, over := range map[time.Duration]string{0: "0s", 5 * time.Second: "4.98"} {
+	// Where enough trips are known, a turn is due by the way of 1 ms earlier than where they are not.
+	for late, over := range map[time.Duration]string{0: "0s", 5 * time.Second: `4\.981?s`} {
 		synctest.Test(t, func(t *testing.T) {
 			l, log := newBubble(t).logged(reserve.PerSecond(10))
 			r, err := l.For("acme").Reserve(t.Context())
@@ -50,7 +51,7 @@ func TestAMissedTurnIsLogged(t *testing.T) {
 			time.Sleep(late)
 			require.NoError(t, r.Late(0, true))
 			require.NoError(t, r.Wait(t.Context()))
-			require.Contains(t, log.String(), "limit=shop/api/acme over_for="+over)
+			require.Regexp(t, "limit=shop/api/acme over_for="+over+"\n", log.String())
 		})
 	}
 }

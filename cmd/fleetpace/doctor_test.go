@@ -386,7 +386,8 @@ func TestDoctorWithoutOneRight(t *testing.T) {
 		require.Contains(t, out, " memory: ", missing)
 		require.Equal(t, exitMustAct, code, missing)
 		require.Regexp(t, `problem  rights: this user may not do .*\n         redis-cli .* ACL SETUSER bob .*`+regexp.QuoteMeta(missing), out, missing)
-		require.Equal(t, 1, strings.Count(out, "ACL SETUSER"), "%s: one line to type gives all rights: %s", missing, out)
+		slow := strings.Count(out, "problem  latency") // this machine may be
+		require.Equal(t, 1, strings.Count(out, "problem")-slow, "%s: one line to type gives all rights: %s", missing, out)
 		left, err := s.client.PTTL(t.Context(), s.prefix+":doctor").Result()
 		require.NoError(t, err)
 		require.NotEqual(t, time.Duration(-1), left, "%s: a key without an end", missing)

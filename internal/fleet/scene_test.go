@@ -64,11 +64,16 @@ func (s *scene) limiter(client *redis.Client, config reserve.Config) *reserve.Li
 	return l
 }
 
-// paced is a process with a limit, which has used it once.
+// paced is a process with a limit, which has used it once, and has told that none of its calls waits.
 func (s *scene) paced(limit reserve.Limit) *reserve.Limiter {
 	s.Helper()
 	l, _ := s.process(reserve.Config{Limit: limit})
 	require.NoError(s, l.Wait(s.Context()))
+	s.until("the processes tell of no call that waits", func() bool {
+		survey, err := s.reader.Survey(s.Context(), api)
+		require.NoError(s, err)
+		return survey.Alive() > 0 && survey.Waiting() == 0
+	})
 	return l
 }
 

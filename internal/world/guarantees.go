@@ -14,11 +14,10 @@ import (
 // could be made. The law "used" reads the table, and docs/how-it-works.md prints it.
 type Guarantee struct {
 	Event string
-	What  []string      // the events of the histories to which it applies; none: it applies to each
-	Step  int           // of a clock: 1 ahead, -1 back
-	By    time.Duration // the least step of a clock to which it applies
-	Rate  Cost          // for paced limits and limits that warm up
-	Count Cost          // for quotas and rolling limits
+	What  []string // the events of the histories to which it applies; none: it applies to each
+	Step  int      // of a clock: 1 ahead, -1 back
+	Rate  Cost     // for paced limits and limits that warm up
+	Count Cost     // for quotas and rolling limits
 	Slots Cost
 	Why   string
 }
@@ -131,10 +130,6 @@ var Guarantees = []Guarantee{
 		Why: "The limit begins a second later.",
 	},
 	{
-		Event: "The clock of Redis steps ahead by 30 s or more", What: []string{clockStep}, Step: 1, By: 30 * time.Second, Slots: seconds(1.5),
-		Why: "In addition to that. Keys of slots of which none was in use expire at once. Nobody can tell that from a loss of data, so slots begin after 3 s.",
-	},
-	{
 		Event: "The clock of Redis steps back", What: []string{clockStep}, Step: -1, Rate: seconds(1.5), Count: Cost{Time: 1500 * time.Millisecond, Windows: 2}, Slots: seconds(1.5),
 		Why: "The limit begins a second later. A quota grants no more in an earlier window, and the next window counts what was used in it before the step.",
 	},
@@ -192,7 +187,7 @@ func (g *Guarantee) of(k reserve.Kind) Cost {
 
 // covers reports whether an event may cost what the row says.
 func (g *Guarantee) covers(e *event) bool {
-	return slices.Contains(g.What, e.what) && g.Step*cmp.Compare(e.by, 0) >= 0 && e.by.Abs() >= g.By
+	return slices.Contains(g.What, e.what) && g.Step*cmp.Compare(e.by, 0) >= 0
 }
 
 // mayLose returns the most that the events of a history may cost at a limit.
