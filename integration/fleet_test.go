@@ -26,12 +26,19 @@ type fleetScene struct {
 	limit  ledger.Limit
 	ledger string // the ledger's directory
 	calls  atomic.Int64
+	failed atomic.Int64 // calls of processes that tell of them
 }
 
 func newFleetScene(t *testing.T, rate, callers int) *fleetScene {
 	t.Helper()
 	s := &fleetScene{T: t, limit: ledger.Limit{Rate: float64(rate), Burst: 1}, ledger: t.TempDir()}
-	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { s.calls.Add(1) }))
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == failedPath {
+			s.failed.Add(1)
+			return
+		}
+		s.calls.Add(1)
+	}))
 	t.Cleanup(server.Close)
 	s.job = job{
 		Redis: redistest.New(t).URL(), Prefix: redistest.Prefix(t), Limit: strconv.Itoa(rate) + "/s",
@@ -130,6 +137,7 @@ func TestSuspendedProcessAsksAgain(t *testing.T) {
 	sleeper := startWorker(t, s.job)
 	s.more(20)
 	other := startWorker(t, s.job)
+	allCall(t, s.ledger, 2)
 	s.more(100)
 	sleeper.signal(syscall.SIGSTOP)
 	time.Sleep(1500 * time.Millisecond)
@@ -148,6 +156,7 @@ func TestKilledProcessHoldsNobodyUp(t *testing.T) {
 	s := newFleetScene(t, 100, 200)
 	victim := startWorker(t, s.job)
 	other := startWorker(t, s.job)
+	allCall(t, s.ledger, 2)
 	s.more(50)
 	victim.kill()
 	s.more(200)

@@ -235,6 +235,7 @@ func TestPlansOfFourProcesses(t *testing.T) {
 		}
 	}
 	time.Sleep(time.Until(begin.Add(lasts)))
+	allCall(t, turns, len(fleet))
 	all, calls, heap := map[string][]called{}, 0, 0.
 	for _, w := range fleet {
 		w.signal(os.Interrupt)

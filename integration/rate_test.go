@@ -33,6 +33,7 @@ func TestRateChangesUnderLoad(t *testing.T) {
 	for range processes {
 		fleet = append(fleet, startWorker(t, s.job))
 	}
+	allCall(t, s.ledger, processes)
 	s.more(int64(rates[0]) / 2)
 	from := make([]time.Time, len(rates))
 	until := make([]time.Time, len(rates))

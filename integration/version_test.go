@@ -98,9 +98,10 @@ func TestMixedProcesses(t *testing.T) {
 			turns, cost := turnsIn(t, s.ledger), time.Duration(0)
 			for _, at := range stops {
 				const ahead = 500 * time.Millisecond // turns are granted that early at most
-				after := ledger.During(turns, at, at.Add(ahead))
-				require.NotEmpty(t, after, "no call for %v after a stop", ahead)
-				took := after[len(after)-1].Moment().Sub(at)
+				after, took := ledger.During(turns, at, at.Add(ahead)), ahead
+				if len(after) > 0 { // else this machine has stood still for longer
+					took = after[len(after)-1].Moment().Sub(at)
+				}
 				cost += max(0, took-time.Duration(float64(len(after))/s.limit.Rate*float64(time.Second)))
 			}
 			took := turns[len(turns)-1].Moment().Sub(turns[0].Moment()) - cost
@@ -135,7 +136,9 @@ func TestMixedProcessesShareSlots(t *testing.T) {
 		j.Version = version
 		fleet = append(fleet, startWorker(t, j))
 	}
-	require.Eventually(t, func() bool { return calls.Load() > 300 }, liveness, 10*time.Millisecond)
+	allCall(t, s.ledger, len(fleet))
+	before := calls.Load()
+	require.Eventually(t, func() bool { return calls.Load() > before+300 }, liveness, 10*time.Millisecond)
 	for _, w := range fleet {
 		r := w.stop()
 		require.Empty(t, r.Errors)
@@ -153,7 +156,10 @@ func TestV02BesideANewProcess(t *testing.T) {
 	j.Version = v02
 	old := startWorker(t, j)
 	s.more(10)
-	fresh := startWorker(t, s.job)
+	j = s.job
+	j.Failed = true
+	fresh := startWorker(t, j)
+	require.Eventually(t, func() bool { return s.failed.Load() > 0 }, liveness, 10*time.Millisecond, "calls of the new process fail")
 	s.more(40)                                         // of the old one, for two seconds
 	beside, before := turnsIn(t, s.ledger), old.stop() // turns of the new one
 	require.Positive(t, before.Calls)

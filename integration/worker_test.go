@@ -31,7 +31,11 @@ type job struct {
 	Calls     int    // goroutines that call all the time
 	Turns     string // the ledger's directory
 	Version   string // of fleetpace: earlier or v0.2; empty: the current one
+	Failed    bool   // the process also tells the API of each call that fails
 }
+
+// failedPath is the path at which a worker process tells the API of a call that failed.
+const failedPath = "/failed"
 
 // report is what a worker process prints at its end.
 type report struct {
@@ -136,6 +140,9 @@ func work(text string) error {
 					r.Calls++
 				}
 				mu.Unlock()
+				if err != nil && j.Failed {
+					_ = reach(j.API + failedPath)
+				}
 				if err != nil {
 					time.Sleep(afterError)
 				}
