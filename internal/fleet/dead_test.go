@@ -63,7 +63,7 @@ func TestWhyDeadFleets(t *testing.T) {
 					says := map[string]string{
 						"killed with calls":           `^2 calls wait, and no process is alive in this Redis to make the calls\.`,
 						"killed":                      `^No process is alive in this Redis to make calls: 1 died in the last ten minutes\.`,
-						"closed":                      `^No process is known to be alive in this Redis: the last one closed 14(\.\d)?s ago\.`,
+						"closed":                      `^No process is known to be alive in this Redis: the last one closed 14s ago\.`,
 						"killed while Redis was full": `^No process is alive in this Redis to make calls: 1 died in the last ten minutes\.`,
 					}[end]
 					first, also := a.Text, a.More
@@ -120,7 +120,7 @@ func (s *scene) dead(end, state string, a *fleet.Answer) bool {
 	}
 	says := map[string]string{"paused": "It is paused until ", "stopped": "It is stopped, and calls fail"}[state]
 	if silent {
-		require.Regexp(s, "o process has sent a heartbeat for 4(\\.\\d)?s\\. Redis was full, and took none: whether a process is alive is known in about a second\\.", all)
+		require.Regexp(s, "o process has sent a heartbeat for 4s\\. Redis was full, and took none: whether a process is alive is known in about a second\\.", all)
 		require.Equal(s, state == "free", a.Reason == fleet.WhySilent)
 		require.Contains(s, all, "0 processes are alive, 1 silent: Redis was full, 0 dead")
 		require.Equal(s, map[bool]int64{true: 2}[end == "silent with calls while Redis was full"], a.Held)
@@ -217,7 +217,7 @@ func TestWhyAfterARestart(t *testing.T) {
 		{"0", 4 * time.Second, false, fleet.WhySilent, "s ago, Redis has just started"},
 		{"3", time.Hour, false, fleet.WhySilent, "s ago, Redis has just started"},
 		{"4", time.Hour, false, fleet.WhyNobody, "s ago, dead"},
-		{"0", 4 * time.Second, true, fleet.WhyNobody, "found dead 4(\\.\\d)?s ago"},
+		{"0", 4 * time.Second, true, fleet.WhyNobody, "found dead 4s ago"},
 	} {
 		t.Run(fmt.Sprint(c), func(t *testing.T) {
 			t.Parallel()
@@ -300,6 +300,7 @@ func (s *scene) ends(limit reserve.Limit, end string) {
 		p := &survey.Processes[0]
 		require.NoError(s, s.client.HSet(s.Context(), s.beats()[2], p.ID, fmt.Sprint("- ", now.Add(-14*time.Second).UnixMicro())).Err())
 		if !putBack {
+			s.clock.at = now
 			return
 		}
 		p.Report.Closed = false // as if it had no calls for ten seconds, because its tasks are put back

@@ -33,11 +33,13 @@ type scene struct {
 	reader *fleet.Reader
 
 	informs // tests let processes be silent for longer than the server runs
+	clock   *halted
 }
 
 func newScene(t *testing.T, server *redistest.Server) *scene {
-	s := &scene{T: t, server: server, client: server.Client(t), prefix: redistest.Prefix(t), informs: informs{"uptime_in_seconds": "3600"}}
+	s := &scene{T: t, server: server, client: server.Client(t), prefix: redistest.Prefix(t), informs: informs{"uptime_in_seconds": "3600"}, clock: &halted{}}
 	s.client.AddHook(s.informs)
+	s.client.AddHook(s.clock)
 	s.reader = fleet.New(s.client, s.prefix)
 	t.Cleanup(s.reader.Close)
 	return s
@@ -128,7 +130,8 @@ func (s *scene) keys(kind, key string) []string { return lua.Keys(s.prefix, "", 
 
 func (s *scene) beats() []string { return lua.BeatKeys(s.prefix, "", "api") }
 
-// silent lets all processes be silent for so long, or found dead so long ago. Their clients must be closed.
+// silent lets all processes be silent for so long, or found dead so long ago, until they are looked at. Their clients must be
+// closed.
 func (s *scene) silent(ago time.Duration, dead bool) {
 	s.Helper()
 	now, err := s.client.Time(s.Context()).Result()
@@ -141,6 +144,26 @@ func (s *scene) silent(ago time.Duration, dead bool) {
 	require.NoError(s, err)
 	for _, p := range processes {
 		require.NoError(s, s.client.ZAdd(s.Context(), s.beats()[0], redis.Z{Score: score, Member: p}).Err())
+	}
+	s.clock.at = now
+}
+
+// halted lets the clock of Redis stand still for who looks at the processes, and zero lets it go on. What an answer says of
+// times does then not depend on how long the test takes.
+type halted struct{ at time.Time }
+
+func (*halted) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (*halted) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func (h *halted) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		err := next(ctx, cmds)
+		for _, cmd := range cmds {
+			if clock, is := cmd.(*redis.TimeCmd); is && !h.at.IsZero() {
+				clock.SetVal(h.at)
+			}
+		}
+		return err
 	}
 }
 

@@ -481,8 +481,8 @@ var situations = []struct {
 	},
 	{
 		what: "the queue of processes whose heartbeats are late", held: 5, why: fleet.WhySilent,
-		says: []string{`^5 calls wait, and no process has sent a heartbeat for 2\.[5-9]s: in \d+ms it is known whether one is alive\.$`},
-		with: []string{`the last heartbeat came 2\.[5-9]s ago, from .*, process \d+`, "5 calls wait, and a new call would have its turn"},
+		says: []string{`^5 calls wait, and no process has sent a heartbeat for 2\.5s: in 500ms it is known whether one is alive\.$`},
+		with: []string{`the last heartbeat came 2\.5s ago, from .*, process \d+`, "5 calls wait, and a new call would have its turn"},
 		make: func(s *scene) string {
 			s.abandoned(5)
 			s.silent(2500*time.Millisecond, false)
@@ -491,7 +491,7 @@ var situations = []struct {
 	},
 	{
 		what: "a pause of processes whose heartbeats are late", held: 5, why: fleet.WhyPaused, also: []fleet.Why{fleet.WhySilent}, says: []string{"^It is paused until"},
-		more: `^5 calls wait, and no process has sent a heartbeat for 2\.[5-9]s: in \d+ms it is known whether one is alive\.$`,
+		more: `^5 calls wait, and no process has sent a heartbeat for 2\.5s: in 500ms it is known whether one is alive\.$`,
 		make: func(s *scene) string {
 			s.abandoned(5)
 			reader, err := s.reader.Limiter(api, reserve.PerMinute(1))
@@ -503,7 +503,7 @@ var situations = []struct {
 	},
 	{
 		what: "slots of processes whose heartbeats are late", held: 1, why: fleet.WhySlots, also: []fleet.Why{fleet.WhySilent}, says: []string{"^All 2 slots are held"},
-		more: `^A call took a slot \S+ ago\. 1 call waits, and no process has sent a heartbeat for 2\.[5-9]s: in \d+ms it is known`,
+		more: `^A call took a slot \S+ ago\. 1 call waits, and no process has sent a heartbeat for 2\.5s: in 500ms it is known`,
 		make: func(s *scene) string {
 			l, client := s.slots(2, 2)
 			s.waitsForSlot(l)
@@ -514,7 +514,7 @@ var situations = []struct {
 	},
 	{
 		what: "permits that no call of processes takes whose heartbeats are late", held: 2, why: fleet.WhySilent,
-		says: []string{`^2 calls wait, and no process has sent a heartbeat for 1\.[5-9]s: in 1\.\ds it is known`},
+		says: []string{`^2 calls wait, and no process has sent a heartbeat for 1\.5s: in 1\.5s it is known`},
 		make: func(s *scene) string {
 			l, client := s.process(reserve.Config{Limit: reserve.PerSecond(100).Burst(10)})
 			require.NoError(s, l.Pause(s.Context(), time.Hour, ""))
