@@ -22,7 +22,7 @@ func TestWhyBesideAStop(t *testing.T) {
 		l, err := reserve.New(s.client, reserve.Config{Name: name, Group: group, Prefix: s.prefix, Limit: reserve.PerSecond(100).Burst(100)})
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = l.Close() })
-		require.NoError(t, l.Wait(t.Context()))
+		s.works(l)
 		limits[name] = l
 	}
 	s.known("calls", "gpt-5/tokens", "other")

@@ -21,7 +21,7 @@ func TestExportStopped(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, redistest.Mini(t))
 	paused, stopped, free := s.limiter("paused", "10/s"), s.limiter("stopped", "10/s"), s.limiter("free", "10/s")
-	require.NoError(t, free.Wait(t.Context()))
+	s.works(free)
 	require.NoError(t, paused.Wait(t.Context()))
 	require.NoError(t, stopped.Wait(t.Context()))
 	s.known("paused", "stopped", "free")

@@ -21,7 +21,7 @@ func TestAnotherKindIsTold(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
 		s := newScene(t, server)
-		require.NoError(t, s.limiter("api", "100/s").Wait(t.Context()))
+		s.works(s.limiter("api", "100/s"))
 		s.known("api")
 		other, err := reserve.New(server.Client(t), reserve.Config{
 			Name: "api", Prefix: s.prefix, Limit: reserve.Rolling(5, time.Second), Logger: slog.New(slog.DiscardHandler),
@@ -29,6 +29,7 @@ func TestAnotherKindIsTold(t *testing.T) {
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = other.Close() })
 		require.ErrorIs(t, other.Wait(t.Context()), reserve.ErrInvalid)
+		s.works(other)
 
 		host, err := os.Hostname()
 		require.NoError(t, err)

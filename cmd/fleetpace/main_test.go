@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -71,21 +72,45 @@ func (s *scene) shows(name string) {
 	}, 20*time.Second, 20*time.Millisecond)
 }
 
-// known waits for the first heartbeat of a name.
+// known waits for the first heartbeat of each name. By then, a process may be idle that has used one of them: see works.
 func (s *scene) known(names ...string) {
 	s.Helper()
+	reader := fleet.New(s.client, s.prefix)
+	defer reader.Close()
 	require.Eventually(s, func() bool {
-		var lines []fleet.Line
-		if json.Unmarshal([]byte(s.does("ls", "-o", "json")), &lines) != nil || len(lines) != len(names) {
-			return false
-		}
-		for _, l := range lines {
-			if l.Processes == 0 {
-				return false
+		all, err := reader.Names(s.Context())
+		require.NoError(s, err)
+		return len(all) == len(names) && !slices.ContainsFunc(all, func(n fleet.Name) bool {
+			survey, err := reader.Survey(s.Context(), n)
+			require.NoError(s, err)
+			return len(survey.Processes) == 0
+		})
+	}, 20*time.Second, 20*time.Millisecond)
+}
+
+// works lets a process call until the test ends, or stop is called. A process without calls for ten seconds is idle. Its
+// calls may fail.
+func (s *scene) works(l *reserve.Limiter) (stop func()) {
+	return s.repeats(func(ctx context.Context) { _ = l.Wait(ctx) })
+}
+
+// repeats does something again and again, until the test ends or stop is called.
+func (s *scene) repeats(does func(context.Context)) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for ctx.Err() == nil {
+			does(ctx)
+			select {
+			case <-ctx.Done():
+			case <-time.After(200 * time.Millisecond):
 			}
 		}
-		return true
-	}, 20*time.Second, 20*time.Millisecond)
+	}()
+	stop = func() { cancel(); <-ended }
+	s.Cleanup(stop)
+	return stop
 }
 
 // wait lets so many calls wait until the test ends.
@@ -473,7 +498,7 @@ func TestBeforeADeploy(t *testing.T) {
 	list, _, _ = strings.Cut(list, "### ")
 	server := redistest.New(t)
 	s := newScene(t, server)
-	require.NoError(t, s.limiter("api", "100/s").Wait(t.Context()))
+	s.works(s.limiter("api", "100/s"))
 	s.known("api")
 	steps := func(want int) {
 		t.Helper()
@@ -497,7 +522,9 @@ func TestBeforeADeploy(t *testing.T) {
 	unfit, err := reserve.New(server.Client(t), reserve.Config{Name: "api", Prefix: s.prefix, Limit: reserve.Rolling(5, time.Minute), Logger: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	require.ErrorIs(t, unfit.Wait(t.Context()), reserve.ErrInvalid)
-	steps(exitMustAct)                // the heartbeat that refused the call has noted it
+	stop := s.works(unfit)
+	steps(exitMustAct) // the heartbeat that refused the call has noted it
+	stop()
 	require.NoError(t, unfit.Close()) // it has told Redis that the process ends
 	steps(0)
 }

@@ -108,7 +108,7 @@ func TestWatchInATerminal(t *testing.T) {
 	w.types("Enter")
 	w.until("q ends", "openai", "1/hour")
 	require.NoError(t, l.Pause(t.Context(), time.Hour, "their status page is red"))
-	t.Log(w.until("59m5", "their status page is red"))
+	t.Log(w.until(" 59m", "their status page is red")) // it is there for a minute, which is longer than this waits
 	w.tmux("resize-window", "-x", "50", "-y", "8")
 	narrow := w.until("q ends", "…")
 	for line := range strings.Lines(narrow) {
