@@ -136,7 +136,7 @@ func TestDeadlineWithInspector(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
 		t.Parallel()
-		s := open(t, server, reserve.PerMinute(10))
+		s := open(t, server, reserve.PerMinute(2))
 		failed := make(chan error, 10)
 		config := s.config(4)
 		config.ErrorHandler = asynq.ErrorHandlerFunc(func(_ context.Context, _ *asynq.Task, err error) { failed <- err })
@@ -145,14 +145,14 @@ func TestDeadlineWithInspector(t *testing.T) {
 		s.enqueue("runs at once")
 		s.await(1, liveness)
 		putBack := w.Stats().PutBack // the first may have missed a turn
-		s.enqueue("waits for 6 s, in time", asynq.Deadline(time.Now().Add(time.Minute)))
+		s.enqueue("waits for half a minute, in time", asynq.Deadline(time.Now().Add(time.Minute)))
 		s.within(liveness, func() bool { return w.Stats().PutBack == putBack+1 }, "it waits")
 		before, err := s.limiter.State(t.Context())
 		require.NoError(t, err)
 		require.EqualValues(t, 1, before.Booked)
 
 		start := time.Now()
-		s.enqueue("too late", asynq.Deadline(start.Add(8*time.Second)), asynq.MaxRetry(3))
+		s.enqueue("too late", asynq.Deadline(start.Add(40*time.Second)), asynq.MaxRetry(3))
 		err = <-failed
 		t.Logf("MEASURE it fails after %v", time.Since(start))
 		require.ErrorIs(t, err, reserve.ErrWouldMissDeadline)
