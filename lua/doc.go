@@ -260,7 +260,8 @@
 // that joins the queue of a paced limit, or leaves it, takes a short path, too, while no head is due and
 // nothing but the queue changes (queue.lua).
 // Versions grow with every write. The keys expire about half a minute after the bucket is full, if no call waits, since
-// then nothing needs to be known. Each kind of limit has its own keys: a limit that becomes a quota
+// then nothing needs to be known. The keys of slots that are free stay for ten minutes: if a step of the clock ended
+// them, this would look like a loss of data. Each kind of limit has its own keys: a limit that becomes a quota
 // starts with a full quota. A call may need up to 16 limits here; package reserve allows 8.
 //
 // # Where to find it

@@ -201,7 +201,8 @@ function slots.move(l, micros)
 end
 
 function slots.pace(l) return l.mean / l.a end
-function slots.life(l) return l.used > 0 and DAY or l.entries > 0 and FREED or 0 end
+-- life is long where no slot is in use, too: a step of the clock that ends the keys looks like a loss of data.
+function slots.life(l) return l.used > 0 and DAY or FREED end
 
 -- reach has the slots in use, and 0, from which callers take the time that has passed. After 30 s, or
 -- 20 s with no slot in use, it proves no loss of data: the calls may be done, and the state expired. Its third number is micros until
