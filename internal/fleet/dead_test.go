@@ -281,7 +281,7 @@ func (s *scene) ends(limit reserve.Limit, end string) {
 		s.told(2)
 	} else {
 		held.Release()
-		s.known(1)
+		s.quiet(1)
 		s.until("it holds no slots", func() bool {
 			look, err := s.reader.Look(s.Context(), api, 1, "")
 			return err == nil && len(look.Rows) > 0 && look.Rows[0].Held == 0
@@ -397,7 +397,7 @@ func TestWhyLostCalls(t *testing.T) {
 			case strings.HasPrefix(c.later, "another one"):
 				next, client := s.process(reserve.Config{Limit: reserve.PerHour(1).Burst(9), Logger: slog.New(slog.DiscardHandler)})
 				require.NoError(t, next.For("acme").Wait(t.Context()))
-				s.known(1)
+				s.quiet(1)
 				if c.later == "another one has ended since" {
 					require.NoError(t, next.Close())
 					s.known(0)

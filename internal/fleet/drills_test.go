@@ -20,7 +20,7 @@ func TestWhyRedisIsFull(t *testing.T) {
 	s := newScene(t, redistest.Local(t, "--save", "")) // of this test alone
 	l, client := s.process(reserve.Config{Limit: reserve.PerSecond(100)})
 	require.NoError(t, l.Wait(t.Context()))
-	s.known(1)
+	s.quiet(1)
 	require.NoError(t, client.Close())
 	s.silent(4*time.Second, false)
 	require.Equal(t, fleet.WhyNobody, s.explain("").Reason)

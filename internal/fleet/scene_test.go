@@ -125,6 +125,16 @@ func (s *scene) known(processes int) {
 	})
 }
 
+// quiet waits until the processes have told that they live, and that none of their calls waits.
+func (s *scene) quiet(processes int) {
+	s.Helper()
+	s.until("the processes tell of no call that waits", func() bool {
+		survey, err := s.reader.Survey(s.Context(), api)
+		require.NoError(s, err)
+		return survey.Alive() == processes && survey.Waiting() == 0
+	})
+}
+
 // keys are those of a limit.
 func (s *scene) keys(kind, key string) []string { return lua.Keys(s.prefix, "", "api", kind, key) }
 
@@ -290,7 +300,7 @@ func (s *scene) bookedWithoutWorkers() {
 	require.NoError(s, l.Resume(s.Context()))
 	s.until("there are permits", func() bool {
 		look, err := s.reader.Look(s.Context(), api, 1, "")
-		return err == nil && len(look.Rows) > 0 && look.Rows[0].State.Wait == 0 && look.Alive() == 1
+		return err == nil && len(look.Rows) > 0 && look.Rows[0].State.Wait == 0 && look.Alive() == 1 && look.Waiting() == 0
 	})
 	require.NoError(s, client.Close())
 }
