@@ -3,7 +3,7 @@
 //
 // # Protocol 3
 //
-// Testdata has the scripts of v0.3.0, the first release with protocol 3. A [Process] runs them in place of the current
+// Testdata has the scripts of the first version of protocol 3. A [Process] runs them in place of the current
 // ones: a hook of its client exchanges them, and it hears only the messages that this version understood. All else in
 // the process is of the current version. So tests play fleets of both versions: in internal/world (the transcripts
 // mixed-*.txt, and a quarter of the histories that are drawn), and as real processes in integration
@@ -16,9 +16,8 @@
 //   - If only arguments or replies of a script have changed, both versions send their own. Then
 //     translate between the two in Process.run: the engine of the process is the current one.
 //
-// Nobody runs protocol 3 before v0.3.0, so until its release the copy may be made anew. After that it stays as it is: it
-// is what users run. A release copies its scripts to a new folder, and the oldest folder goes when nothing shares limits
-// with it any more.
+// The copy itself stays as it is: it is what users run. A release copies its scripts to a new folder, and the oldest
+// folder goes when nothing shares limits with it any more.
 //
 // # v0.2
 //
@@ -28,8 +27,10 @@ package frozen
 import (
 	"context"
 	"embed"
+	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -59,14 +60,14 @@ const Protocol = 3
 // parts are the files of each script, in functions within each other.
 var parts = map[string][]string{
 	"take":    {"take"},
-	"ask":     {"head queue join items common", meters, "shares room bookings heads change state ask"},
-	"leave":   {"head queue quit", meters, "shares room bookings change state leave"},
-	"settle":  {"head", meters, "shares room change state settle"},
-	"pause":   {"head", meters, "change state pause"},
-	"resume":  {"head", meters, "shares room change state resume"},
-	"set":     {"head", meters, "shares room change state set"},
-	"level":   {"head", meters, "shares room change state level"},
-	"inspect": {"head", meters, "change state inspect"},
+	"ask":     {"head items common", meters, "shares room bookings heads state ask"},
+	"leave":   {"head", meters, "shares room bookings state leave"},
+	"settle":  {"head", meters, "shares room state settle"},
+	"pause":   {"head", meters, "state pause"},
+	"resume":  {"head", meters, "shares room state resume"},
+	"set":     {"head", meters, "shares room state set"},
+	"level":   {"head", meters, "shares room state level"},
+	"inspect": {"head", meters, "state inspect"},
 	"beat":    {"beat"},
 }
 
@@ -171,9 +172,44 @@ func (p *Process) run(ctx context.Context, args []any) *once {
 	} else {
 		return nil
 	}
+	switch p.texts[script] {
+	case Texts["settle"]:
+		args = withoutFlows(args)
+	case Texts["take"]:
+		args = withoutGroups(args)
+	}
 	cmd := &once{redis.NewCmd(ctx, args...)}
 	cmd.SetFirstKeyPos(3)
 	return cmd
+}
+
+// withoutFlows drops the fifth value of each item of settle: protocol 3 does not know it.
+func withoutFlows(args []any) []any {
+	const items, of, ofEach = 3 + lua.ArgsOfAll, lua.ArgsOfLimit + lua.KeysOfLimit, lua.KeysOfLimit
+	keys, _ := strconv.Atoi(fmt.Sprint(args[2]))
+	for i := items + keys/ofEach*of + 4; i < len(args); i += 4 {
+		args = slices.Delete(args, i, i+1)
+	}
+	return args
+}
+
+// withoutGroups lets each limit of take have its terms: protocol 3 does not know groups of limits.
+func withoutGroups(args []any) []any {
+	const own, terms, width = 5, 5, 4
+	keys, _ := strconv.Atoi(fmt.Sprint(args[2]))
+	k := 3 + keys + own
+	each := slices.Clone(args[:k])
+	for k < len(args) {
+		limits, _ := strconv.Atoi(fmt.Sprint(args[k]))
+		a, b, count, cost := args[k+1], args[k+2], args[k+3], args[k+4]
+		k += terms
+		for range limits {
+			known, version, clock, within := args[k], args[k+1], args[k+2], args[k+3]
+			each = append(each, known, a, b, version, clock, count, cost, within)
+			k += width
+		}
+	}
+	return each
 }
 
 // once is a command that the client sends once, as the commands of package wire.
@@ -186,7 +222,7 @@ func (once) NoRetry() bool { return true }
 // makes waiting calls ask, like "left". Other messages say nothing to it.
 var (
 	messages = regexp.MustCompile(`^(dead \S+|limit \d+ .+|protocol \d+|news \S+ \d+ .+)$`)
-	words    = regexp.MustCompile(`^(until:\d+|paused|resumed|limit:[^:]+:[^:]+|overdue:\S+|room:[^:]+:\d+|left:\d+)$`)
+	words    = regexp.MustCompile(`^(until:\d+|paused|resumed|limit:[^:]+:[^:]+|overdue:\S+|room:[^:]+:\d+)$`)
 	known    = regexp.MustCompile(`^(until|paused|resumed|limit|overdue|room)\b`)
 )
 

@@ -39,7 +39,7 @@ var planted = []struct {
 	{"a limit whose keys have expired by a step of the clock is full", "if l.fresh and l.meter.refills and l.clock > 0 and now - l.clock > STEP then", "if false then", "safe", "clock-ahead-keys-expire"},
 	{"a limit that is new on another server is full", " or l.fresh and moved", "", "safe", "lost-limits-nobody-listens"},
 	{"another server's data is believed", "local other = run ~= '' and l.run ~= '' and l.run ~= run", "local other = false", "safe", "failover-memory"},
-	{"a hard stop is probed by each call", "due <= now + every then goes = false end", "false then goes = false end", "safe", "stops-of-limits-left"},
+	{"a hard stop is probed by each call", "due <= now + every then goes = false end", "false then goes = false end", "safe", "stops-that-are-probed"},
 	{"a served probe ends no hard stop", "stop == l.paused and match(l.reason, STOPPED)", "false", "expect", "stops-that-are-probed"},
 	{"a call asks until it may pass a head that it has passed", "if again and moment - lead < at then return told end", "", "quiet", "joint-dead-before-a-slower-limit"},
 	{"who waits is told that all bookings come back", "if item.id and not books then which", "if false then which", "used", "bookings-head-paced-1-1"},

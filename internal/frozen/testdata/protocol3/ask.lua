@@ -38,7 +38,7 @@
 --       All times count from the arrival of the reply, at nowMicros + wayMicros.
 
 local near = tonumber(ARGV[NEAR])
-local MOST_ROUNDS, MOST_RECORDS, MOST_ALIKE, SPREAD, FARTHEST = 16, 10000, 16, 600000000, 500000
+local MOST_ROUNDS, MOST_RECORDS, MOST_ALIKE, SPREAD = 16, 10000, 16, 600000000
 
 -- agree is the first moment that suits all meters.
 local function agree(parts)
@@ -56,15 +56,14 @@ local function spendAll(parts, due, item)
   local usable = huge
   for _, p in ipairs(parts) do
     local l = p.l
-    local mine, cost, before = match(l.last, '^([^ ;]+ [^ ;]+) ([^ ;]+) ?([^ ;]*)')
+    local mine, cost, before = match(l.last, '^(%S+ %S+) (%S+) ?(%S*)$')
     l.lastCost, l.lastDue = 0, nil
     if mine == asked then l.lastCost, l.lastDue = tonumber(cost) or 0, tonumber(before) end
     leave(l, p.place, p.cost)
     if l.virtual > 0 then shares().served(l, p.tag) end
     p.record = item.settles and l.meter.record(l, due)
     l.meter.spend(l, p.cost, due, item.call, item.what)
-    local earlier = l.meter.earlier and l.meter.earlier(l, mine == asked) or ''
-    l.last = format('%s %.0f %.0f%s', asked, l.lastCost + p.cost, ceil(due), earlier)
+    l.last = format('%s %.0f %.0f', asked, l.lastCost + p.cost, ceil(due))
     usable = min(usable, l.meter.usable(l, p.cost, due))
     if item.id then bookings().had(l, item.id, p) end
     if p.record and p.record ~= 0 then
@@ -76,8 +75,7 @@ local function spendAll(parts, due, item)
   return usable
 end
 
--- farthest is the part whose limit holds a call back most, and when its turn is there. When one limit has permits, the
--- permits of another one may be used up: without the second round, the call would ask again and again.
+-- farthest is the part whose limit holds a call back most, and when its turn is there.
 local function farthest(parts, item, moment)
   local which, latest = 1, -huge
   for k, p in ipairs(parts) do
@@ -85,46 +83,36 @@ local function farthest(parts, item, moment)
     local there = moment(p.l, p.tag, p.cost)
     if there > latest then which, latest = k, there end
   end
-  for k, p in ipairs(#parts > 1 and parts or {}) do
-    local there = p.l.meter.next(p.l, p.cost, latest)
-    if there > latest then which, latest = k, there end
-  end
   return which, latest
 end
 
 -- isFull reports whether a new call must not wait at a limit, as so many calls wait or are booked there.
 local function isFull(p, most)
-  return most > 0 and p.l.card + p.l.bookings >= most and not (p.old or p.back or p.placed)
+  return most > 0 and p.l.card + p.l.bookings >= most and not (p.old or p.back or call('ZSCORE', p.l.places, p.place))
 end
 
 -- wait gives a call a place at the limit that holds it back most, and at no other, or books it there. A
 -- call that does not wait gets the forecast alone. Bookings before a call only decide whether it is
--- booked, too. The forecast of a waiting call assumes that no booked call comes back. Places of dead
--- processes refuse no call. If a head leaves a limit, the next one is called, ROW times in a row: many calls
--- may need both limits, and would all ask in vain.
+-- booked, too. The forecast of a waiting call assumes that no booked call comes back.
 local function wait(parts, item)
   local which, latest = farthest(parts, item, item.id and function(l, tag, cost) return bookings().returning(l, tag, cost, item.patience) end or forecast)
   if not item.waits then return 0, latest, which end
   local most = item.id and item.latest or item.within
   local late = most and latest - at > most
   if late or isFull(parts[which], item.most and item.most[which] or 0) then
-    local l = parts[which].l
-    local again = not l.cleared and clear(l, asking)
-    l.cleared = true -- once in a script: it reads many places
-    if again then return wait(parts, item) end
     for _, p in ipairs(parts) do
       if p.charged then shares().refund(p.l, p.place, p.tag) end
-      if late and p.placed and item.within then leave(p.l, p.place, p.cost) end -- the place is from an ask whose reply was lost
+      if late and p.old and item.within then leave(p.l, p.place, p.cost) end -- the place is from an ask whose reply was lost
     end
     return late and 4 or 5, latest, which
   end
   local books, told = item.id and latest - at > item.patience, latest
   if item.id and not books then which, told = farthest(parts, item, forecast) end
-  if not books then told = comesBack(parts[which].l, near, told, parts[which].old or parts[which].placed) end
+  if not books and #parts == 1 then told = comesBack(parts[1].l, near, told) end -- calls of several limits get turns at the last moment
   for k, p in ipairs(parts) do
     local l = p.l
     if k ~= which or books then
-      if leave(l, p.place, p.cost) and (p.called or 0) < ROW then callHead(l, (p.called or 0) + 1) end
+      if leave(l, p.place, p.cost) then callHead(l) end
     elseif call('ZADD', l.places, 'NX', format('%.17g', p.tag), p.place) == 1 then
       l.renews = l.renews or l.card == 0
       -- A tag later than now that the state does not know: the clock stepped back, and the state was lost. Other
@@ -163,16 +151,15 @@ end
 -- tagged gives a part of a call its tag. It is the tag of the call's place, which the caller may not know
 -- if a reply was lost. Without a place it is the tag of the booking, or the tag that the share of the
 -- flow allows.
-local function tagged(p, item, queued)
+local function tagged(p, item)
   local l, back = p.l, nil
-  p.placed = item.waits and l.card > 0 and call('ZSCORE', l.places, p.place)
-  p.tag = tonumber(p.placed or nil) or p.tag
+  if item.waits and l.card > 0 then p.tag = tonumber(call('ZSCORE', l.places, p.place) or nil) or p.tag end
   if item.id and not p.tag then
     back = bookings().booked(l, item.id, p.cost)
     p.tag, p.back = back and math.abs(back), back
     if back then bookings().supersede(l, p.tag, item.call) end
   end
-  if item.flow or l.virtual > 0 then shares().order(p, item, back, queued) end
+  if item.flow or l.virtual > 0 then shares().order(p, item, back) end
 end
 
 -- askOne answers one call, and returns the status of the answer.
@@ -180,28 +167,15 @@ local function askOne(answer, item, parts)
   local problem = refusal(parts, item)
   local status, moment, extra = 2, at, problem
   if not problem then
-    local queued = false
-    for _, p in ipairs(parts) do queued = queued or p.l.card > 0 or p.l.bookings > 0 end
-    for _, p in ipairs(parts) do tagged(p, item, queued) end
+    for _, p in ipairs(parts) do tagged(p, item) end
     local due = item.id and item.patience < 0 and huge or agree(parts)
     local last = at + (item.waits and horizon or 0) -- how far ahead a turn may be given
-    -- Processes with longer horizons would have the permits of the head again and again: it has as long a one. Its turn
-    -- costs another limit no more than the turns do that others have, or its bucket bears it.
-    local called
-    for _, p in ipairs(item.waits and parts or {}) do
-      p.called = p.l.meter.lost and p.l.called == item.call and p.l.row
-      called = called or p.called
-    end
-    if called and #parts == 1 then last = max(last, min(at + FARTHEST, now + AHEAD)) end
     for _, p in ipairs(#parts > 1 and item.waits and parts or {}) do
-      local ahead = called and p.l.kind == 'p' and 2 * (p.l.free + p.l.part - at) or 0
-      local bears = called and p.l.kind == 'p' and due - (p.l.b - p.cost) * p.l.a <= at
-      local others = p.l.kind == 'p' and p.l.card > 0 and callOf((head(p.l))) ~= item.call
-      if p.l.meter.overflows(p.l, due, others) and not bears then last = ahead > near and min(last, at + ahead) or at + near end
+      if p.l.meter.overflows(p.l, due) then last = at + near end
     end
     if item.within then last = min(last, at + item.within) end
     local given = due <= last
-    for _, p in ipairs(given and parts or {}) do given = entitled(p.l, p.tag, p.cost, last) <= last and given end
+    for _, p in ipairs(given and parts or {}) do given = entitled(p.l, p.tag, p.cost) <= last and given end
     if given then
       status, moment, extra = 1, due, format('%.0f', floor(spendAll(parts, due, item) - at))
     else
@@ -244,5 +218,4 @@ for _, item in ipairs(rest) do
   end
   answers[item.n] = answer
 end
-
 return finish(wake)

@@ -36,7 +36,6 @@ local call, format, find, match = redis.call, string.format, string.find, string
 local PROCESSES, BEATS = KEYS[1], KEYS[2]
 local HEAD, WIDTH = 6, 4
 local MOST, WORK = 64, 96 -- processes; names, or processes of a name, that one script checks
-local PART = 1000 -- values of one command: Lua unpacks no more than 8,000
 local UNNAMED = 2 -- the protocol of v0.2, whose heartbeats do not name it
 local KEEP, LOOK = 600000000, 60000000 -- micros: how long the dead are kept; how often all processes of a name are checked
 local now, me, silence, channel, protocol = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[6])
@@ -45,18 +44,21 @@ if not now then
   local t = call('TIME')
   now = t[1] * 1000000 + t[2]
 end
-local function bad(what, from, to)
-  return redis.error_reply('BADARG ' .. what .. ', got ' .. table.concat(ARGV, ', ', from, math.min(to, #ARGV)))
+if not (me and me ~= '' and not find(me, '[ :]') and silence and silence > 0 and channel and (ARGV[5] == '0' or ARGV[5] == '1')) then
+  return redis.error_reply('BADARG process, deadMicros, lives: want a name, a number above 0, and 0 or 1, got ' .. tostring(me) .. ', ' ..
+    tostring(ARGV[3]) .. ', ' .. tostring(ARGV[5]))
 end
-if not (me and me ~= '' and not find(me, '[ :]') and silence and silence > 0 and find(ARGV[5] or '', '^[01]$') and
-  protocol and protocol >= 1 and protocol == math.floor(protocol)) then
-  return bad('process, deadMicros, channel, lives, protocol: want a name, a number above 0, a text, 0 or 1, and a whole number from 1', 2, HEAD)
+if not (protocol and protocol >= 1 and protocol == math.floor(protocol)) then
+  return redis.error_reply('BADARG protocol: want a whole number from 1, got ' .. tostring(ARGV[6]))
 end
-if #ARGV ~= HEAD + WIDTH * names then return bad('names: want 2 keys and 4 arguments of each', HEAD + 1, #ARGV) end
-for i = HEAD + 1, #ARGV, WIDTH do
-  local pace = tonumber(ARGV[i + 1])
-  if not (find(ARGV[i], '^[pqrsw]$') and pace and pace > 0) then
-    return bad('kind, pace: want p, q, r, s or w, and a number above 0', i, i + 1)
+if #ARGV ~= HEAD + WIDTH * names then
+  return redis.error_reply('BADARG names: want 2 keys and 4 arguments of each, got ' .. #KEYS - 2 .. ' and ' .. #ARGV - HEAD)
+end
+for n = 1, names do
+  local i = HEAD + WIDTH * (n - 1)
+  local pace = tonumber(ARGV[i + 2])
+  if not (find(ARGV[i + 1], '^[pqrsw]$') and pace and pace > 0) then
+    return redis.error_reply('BADARG kind, pace: want p, q, r, s or w, and a number above 0, got ' .. ARGV[i + 1] .. ', ' .. ARGV[i + 2])
   end
 end
 local function tell(...)
@@ -126,39 +128,38 @@ local info = redis.pcall('INFO', 'server')
 local run = type(info) == 'string' and match(info, 'run_id:(%x+)') or ''
 local reply = { now, not score and 0 or score > 0 and 1 or 2, died, string.sub(run, 1, 12), now - since < silence and 0 or lowest }
 
--- lives reports whether a process lives.
-local living
-local function lives(process)
-  if not living then
-    living = {}
-    for _, one in ipairs(call('ZRANGEBYSCORE', PROCESSES, '(0', '+inf')) do living[one] = true end
-  end
-  return living[process]
-end
-
-local function inParts(values, command)
-  for from = 1, #values, PART do command(unpack(values, from, math.min(#values, from + PART - 1))) end
-end
-
 -- look removes dead processes from a name, and finds the slowest limit of the others. It returns how many
 -- processes it has checked.
 local function look(limits, reports, s)
-  local all, slowest, text, live, gone, dead = call('HGETALL', limits), math.huge, nil, 0, {}, {}
+  local all, users, gone = call('HGETALL', limits), {}, {}
+  local of = {}
   for i = 1, #all, 2 do
-    local process, left, theirs, limit = all[i], match(all[i + 1], '^%- (%d+)$'), match(all[i + 1], '^(%S+) (.*)$')
-    theirs = tonumber(theirs)
+    local process, text = all[i], all[i + 1]
+    local left = match(text, '^%- (%d+)$')
     if string.sub(process, 1, 1) == ' ' then -- the limit in force
-    elseif left and now - left > KEEP then
+    elseif not left then
+      users[#users + 1], of[process] = process, text
+    elseif now - tonumber(left) > KEEP then
       gone[#gone + 1] = process
-    elseif not left and not lives(process) then
+    end
+  end
+  if #gone > 0 then
+    call('HDEL', limits, unpack(gone))
+    call('HDEL', reports, unpack(gone))
+  end
+  local scores = #users > 0 and call('ZMSCORE', PROCESSES, unpack(users)) or {}
+  local slowest, text, live, dead = math.huge, nil, 0, {}
+  for k, process in ipairs(users) do
+    local theirs, limit = match(of[process], '^(%S+) (.*)$')
+    theirs = tonumber(theirs)
+    if tonumber(scores[k] or 0) <= 0 then
       dead[#dead + 1], dead[#dead + 2] = process, '- ' .. micros(now)
-    elseif not left and theirs then
+    elseif theirs then
       live = live + 1
       if theirs < slowest or theirs == slowest and limit < text then slowest, text = theirs, limit end
     end
   end
-  inParts(gone, function(...) call('HDEL', limits, ...) call('HDEL', reports, ...) end)
-  inParts(dead, function(...) call('HSET', limits, ...) end)
+  if #dead > 0 then call('HSET', limits, unpack(dead)) end
   s.live, s.pace, s.limit, s.looked = live, text and slowest or 0, text or s.limit, now
   call('PEXPIRE', limits, life)
   call('PEXPIRE', reports, life)
@@ -173,22 +174,26 @@ end
 -- silent returns how long ago a process of v0.2 has sent a heartbeat under a name: it writes the moment there.
 local function silent(beaten) return math.abs(now - (tonumber(beaten or nil) or -math.huge)) end
 
--- note records the limit of a process under a name. It returns how much work that was, and its part of the reply.
+-- note records the limit of a process under a name, and returns how much work that was.
 local function note(limits, reports, kind, pace, limit, report)
   local f = call('HMGET', limits, ' kind', ' rank', ' limit', ' pace', ' live', ' looked', me, ' beat')
   local s = { kind = f[1], limit = f[3], pace = tonumber(f[4] or nil), live = tonumber(f[5] or 0), looked = tonumber(f[6] or 0) }
   local rank, ruling, was = tonumber(f[2] or 0), s.limit, f[7] and not find(f[7], '^[-!] ') and f[7]
   local mine, work = limit ~= '' and pace .. ' ' .. limit or nil, 1
   local old = not s.pace or died > s.looked or now < s.looked or now - s.looked > LOOK
-  local before = foreign or silent(f[8]) < silence and UNNAMED
+  local n, before = #reply, foreign or silent(f[8]) < silence and UNNAMED
   if mine and before then
     local entry = failing(f[7], limit)
     if entry ~= f[7] then call('HSET', limits, me, entry, ' looked', 0) end -- so a later heartbeat looks who counts
     call('PEXPIRE', limits, life)
     if report ~= '' and call('HSET', reports, me, report) == 1 then call('PEXPIRE', reports, life) end
-    return work, 0, 0, '', tostring(before)
+    reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = 0, 0, '', tostring(before)
+    return work
   end
-  if not (mine or f[1]) then return work, 0, 0, '', '' end -- no process used the name
+  if not (mine or f[1]) then -- no process used the name
+    reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = 0, 0, '', ''
+    return work
+  end
   local looked, refused = s.looked, nil
   if not mine then
     kind = s.kind
@@ -220,14 +225,14 @@ local function note(limits, reports, kind, pace, limit, report)
     call('HSET', limits, ' kind', kind, ' rank', rank, ' limit', s.limit or '', ' pace', format('%.17g', s.pace), ' live', s.live, ' looked', micros(s.looked))
   end
   if report ~= '' and (mine or refused or f[7]) and call('HSET', reports, me, report) == 1 then call('PEXPIRE', reports, life) end
-  return work, s.live, rank, s.limit or '', kind
+  reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = s.live, rank, s.limit or '', kind
+  return work
 end
 
-local work, more = 0, nil
+local work = 0
 for n = 1, names do
   if work >= WORK then break end
-  local i, k = HEAD + WIDTH * (n - 1), #reply
-  more, reply[k + 1], reply[k + 2], reply[k + 3], reply[k + 4] = note(KEYS[1 + 2 * n], KEYS[2 + 2 * n], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4])
-  work = work + more
+  local i = HEAD + WIDTH * (n - 1)
+  work = work + note(KEYS[1 + 2 * n], KEYS[2 + 2 * n], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4])
 end
 return reply

@@ -14,7 +14,7 @@ for n = 1, simple and (#ARGV - OWN) / SIMPLE or #items do
   local item, due = items and items[n], nil
   local at1 = item and item.first or OWN + SIMPLE * (n - 1) + 4
   local count, j, cost = item and item.count or tonumber(ARGV[at1 - 3]), tonumber(ARGV[at1 + 1]), tonumber(ARGV[at1 + 2])
-  local light = not item or item.parts == 1 and ARGV[at1 + 3] == '' and (not item.id or item.waits and item.patience >= 0)
+  local light = not item or item.parts == 1 and ARGV[at1 + 3] == '' and not item.settles and (not item.id or item.waits and item.patience >= 0)
   if light and not (general and general[j]) and j and KEYS[KEYED * j] then
     repeat -- once: break leaves the item to the rest of the script
       local k, key = HEAD + WIDTH * (j - 1), KEYS[KEYED * (j - 1) + STATE]
@@ -25,12 +25,7 @@ for n = 1, simple and (#ARGV - OWN) / SIMPLE or #items do
       local known = ARGV[k + KNOWN]
       if ARGV[k + BACK] ~= '' or sub(known, -#terms) ~= terms then break end
       local f = pcall('HMGET', key, 'plain', 'version', 'seenMicros', 'nextFreeTicketMicros', 'fraction')
-      if f[1] ~= known then
-        local joins = f[1] == '~' .. known and (not item or item.waits and not (item.id or item.flow or item.lack))
-        due = joins and join(j, count, tonumber(item and item.number or ARGV[at1 - 2]), cost, item) or nil
-        break
-      end
-      if item and item.settles then break end
+      if f[1] ~= known then break end
       local version, seen, free, was = tonumber(f[2]), tonumber(f[3]), tonumber(f[4]), tonumber(f[5] or 0)
       local brought, clock = tonumber(ARGV[k + VERSION]), tonumber(ARGV[k + CLOCK])
       if not (version and seen and free and was and brought and clock and version >= brought) then break end

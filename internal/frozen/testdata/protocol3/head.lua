@@ -15,35 +15,29 @@
 --       CHANNEL    for messages; '': none
 --       then for each limit:
 --         KIND A B   p intervalMicros burst | q permits marginMicros | r permits windowMicros |
---                    s permits 1 | w intervalMicros periodMicros. If the plan of the key has another kind than
---                    the keys, or another calendar, KIND has a second word: the calendar of a quota, or -
+--                    s permits 1 | w intervalMicros periodMicros
 --         RANK       the rank of this limit: the highest is in force. With a + before it, the limit is
 --                    the plan of its key, and the rank its version and 2^40
 --         KNOWN      the text of the last reply, without its ~; '': the caller never asked
 --         VERSION    the version in the last reply; 0: none
 --         REACH      the reach in the last reply, less the micros that have passed since: they are
 --                    taken off the first number of p and w, and the second one of r and s
---         BACK       "<process> <serial>" of each ask of which no turn was used, or
---                    "<process> <serial> <permits>", the ones that were used, with a ; between
---                    them: its other turns go back, unless another call has spent permits since
---                    (of a quota: unless they were spent long ago). '': none
+--         BACK       "<process> <serial>" of an ask of which no turn was used: all its turns go
+--                    back, unless another call has spent permits since. '': none
 --         EDGES      the edges of a quota's windows, rising, from the current window or the one
---                    before: at least two are later than now. Of a rolling limit, for how many micros after
---                    its moment a turn may be used, which B has room for. '': none, or another kind
+--                    before: at least two are later than now. '': no quota
 --         CLOCK      Redis's time now, in micros: the time in the caller's last or first reply,
 --                    plus what has passed since on its monotonic clock. 0: not known
 --       then the arguments of the script itself.
 -- Every reply begins with the time and, per limit: version, reach, text, problem. The text is '' if the
 -- caller knows it, and begins with ~ if not all calls may take the common path. If the caller has a plan,
--- and another one is the newest, the text ends with @, its rank, and its A and B. If its KIND has two words,
--- they stand before A. If a plan of another KIND than the caller's is in force, the problem is PLAN with the same
--- numbers: the caller asks again with that plan. While the limit has a hard stop, the text ends with @stop and the
--- reason of the pause: see pause.lua. All four are '' if no item needed the limit. A limit with a problem does not change, and does not affect the other limits.
+-- and another one is the newest, the text ends with @, its rank, and its A and B. All four are '' if no
+-- item needed the limit. A limit with a problem does not change, and does not affect the other limits.
 
 -- The protocol is what processes of different versions of fleetpace must understand alike: the keys, what is
 -- in them, and the messages. Processes of a protocol and of the next one share limits. lua/doc.go says when the
 -- number grows. A state has the highest protocol that has written it.
-local PROTOCOL = '3'
+local PROTOCOL = 3
 
 local NOW, WAY, HORIZON, NEAR, GRACE, RUN, PROCESS, SERIAL, CHANNEL = 1, 2, 3, 4, 5, 6, 7, 8, 9
 local KIND, A, B, RANK, KNOWN, VERSION, REACH, BACK, EDGES, CLOCK = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
@@ -57,7 +51,6 @@ local format, match, gmatch, rep, sub = string.format, string.match, string.gmat
 local COUNT = #KEYS / KEYED -- how many limits
 local OWN = HEAD + WIDTH * COUNT -- arguments before those of the script itself
 local STEP, RENEW = 1000000, 10000000 -- micros: the least step of a clock that counts; how often the TTL is renewed
-local SILENT = 1500000 -- micros: after that time without a heartbeat, the calls of a process may not come
 local AHEAD = 1000000 -- micros: every granted turn is due within that time
 local LONGEST = 1e15 -- micros
 

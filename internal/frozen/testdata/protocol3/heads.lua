@@ -2,7 +2,6 @@
 
 local grace = tonumber(ARGV[GRACE])
 local asking = {} -- the calls of this ask
-local ROW = 2 -- so many heads leave a limit for another one in a row, until no further one is called
 
 -- overdue returns for how long the head has not asked although its permits were there. It is below 0
 -- before that moment, and nil if nobody waits. Other calls may have had these permits since. The permits
@@ -28,33 +27,33 @@ local function askedAgain(l, id, cost)
 end
 
 -- callHead notifies the process of the head that its turn may come sooner than its forecast said, once
--- until it asks. `row` is how many heads left before it for another limit, one because of the other.
-local function callHead(l, row)
+-- until it asks.
+local function callHead(l)
   if l.card == 0 or l.meter.tells then return end
   local place = head(l)
   local first = callOf(place)
   if asking[first] or l.called == first then return end
-  l.called, l.row = first, row or 0
+  l.called = first
   tell(l, 'overdue:' .. processOf(place))
 end
 
 -- passes is the moment from which other calls may have the permits of an overdue head: when a permit
--- is lost, or after the grace at the latest. The reply takes its way, and the head may ask meanwhile.
+-- would be lost, or after the grace at the latest.
 local function passes(l)
   local over = max(l.since, l.paused) + grace
-  return l.meter.lost and min(over, l.meter.lost(l) + (at - now)) or over
+  return l.meter.lost and min(over, l.meter.lost(l)) or over
 end
 
 -- entitled is the moment at which a call, and all calls before it, have their permits. If others may have
 -- the permits of an overdue head, or the process of the head is dead, that process loses its first
 -- places. When its calls come back, their tags put them first again. If the next head is overdue as well,
 -- a waiting call that asks has its permits; after the grace a new call has them, too. Otherwise a new
--- call is behind all waiting calls. `last` is the latest moment for which the call may have its turn now.
-local function entitled(l, tag, cost, last)
+-- call is behind all waiting calls.
+local function entitled(l, tag, cost)
   local late, first = overdue(l)
   local isDead = late and late > 0 and dead(l, processOf(first))
   if late and late > 0 and (at > passes(l) or isDead) then
-    clear(l, asking, not isDead and processOf(first))
+    clear(l, processOf(first), asking, isDead)
     late = overdue(l)
   end
   if not late then return l.meter.ahead(l, 0, cost) end
@@ -63,20 +62,16 @@ local function entitled(l, tag, cost, last)
     if at > passes(l) and (tag or late > grace) then return at end
   end
   if not tag then return huge end
-  local moment = l.meter.ahead(l, before(l, tag), cost)
-  if moment <= last then callHead(l) end -- the head asks later before its turn: it loses its permit
-  return moment
+  return l.meter.ahead(l, before(l, tag), cost)
 end
 
--- comesBack is the forecast that a waiting call gets. If the head is overdue, or its process is silent, it is at
--- most a `lead` after others may have the head's permits, because callers ask before their forecast. A call that has
--- asked before, and may have them now, waits for another limit: it would ask without an end.
--- Quotas, rolling limits and slots have many permits at one moment, and their calls have turns one after the other.
-local function comesBack(l, lead, told, again)
+-- comesBack is the forecast that a waiting call gets. If the head of a paced limit is overdue, it is at
+-- most a `lead` after others may have the head's permits, because callers ask before their forecast.
+-- Limits of other kinds have many permits at one moment, and their calls have turns one after the other.
+local function comesBack(l, lead, told)
   if not l.meter.lost then return told end
   local late, place = overdue(l)
-  if not late or asking[callOf(place)] or late <= 0 and not silent(l, processOf(place)) then return told end
+  if not late or late <= 0 or asking[callOf(place)] then return told end
   local moment = passes(l) + lead
-  if again and moment - lead < at then return told end
   return moment > at and min(told, moment) or told
 end

@@ -9,7 +9,7 @@
 --       "<process>:<number>:<cost>:<what>" and for how many micros it has held them
 
 -- Nothing is written. Keys and members that another script would remove are treated as missing.
-local WRITES = { UNLINK = true, ZADD = true, ZREM = true, ZREMRANGEBYRANK = true, HDEL = true }
+local WRITES = { UNLINK = true, ZADD = true, ZREM = true, ZREMRANGEBYRANK = true }
 local NOTHING = { ZCARD = 0, ZCOUNT = 0, ZSCORE = false }
 local really, gone = call, {}
 call = function(name, key, ...)
@@ -30,10 +30,10 @@ for j = 1, COUNT do
   else
     local held = l.meter.holders and l.meter.holders(l, gone) or {}
     local function micros(moment) return format('%.0f', max(0, moment)) end
-    answers[j] = { match(l.limit, '%S+ %S+$'), micros(ceil(forecast(l, nil, 1) - at)), l.card, l.total, micros(l.paused - now), l.reason, micros(l.setUntil - now),
+    answers[j] = { l.limit, micros(ceil(forecast(l, nil, 1) - at)), l.card, l.total, micros(l.paused - now), l.reason, micros(l.setUntil - now),
       l.bookings > 0 and call('ZCOUNT', l.booked, '(' .. format('%.0f', l.front), '+inf') or 0, micros(floor(l.meter.left(l))),
       call('ZCOUNT', l.processes, '(0', '+inf'), unpack(held) }
-    say(j, l.version, l.meter.reach(l), hasPlan(l) and textOf(l) or l.plain .. stopOf(l), '')
+    say(j, l.version, l.meter.reach(l), l.plans and textOf(l) or l.plain, '')
   end
 end
 return flat(reply, answers)

@@ -1,5 +1,4 @@
--- leave.lua: calls leave their places, return turns that they did not use, and end their use of slots. quit.lua may
--- take the first items, but never the head of a queue.
+-- leave.lua: calls leave their places, return turns that they did not use, and end their use of slots.
 --
 -- ARGV  after the arguments of head.lua, per item:
 --         limit        index
@@ -15,11 +14,6 @@
 --           keep  "<number> <micros>" cost:what  the call has held its slots since then, and still
 --                                             does
 --           free  "<number>" cost:what        the call loses its slots for good
---           lease "<number> <micros> <name> <doing>" cost:what  a lease of that name, which begins with
---                                             ~, holds the slots of the call for so long from now on,
---                                             for <doing>. Later it is renewed, with the number 0 and
---                                             without <doing>. `done` of process <name> and call 1 ends it.
---                                             It holds the slots of one call only
 --           look  "" 0                        messages of free slots are repeated to calls that
 --                                             have not asked
 --         If the place names a flow, the cost of place and book ends with ":<weight>:<flow>"
@@ -28,11 +22,10 @@
 
 local MOST_TAG = 9e15 -- whole micros are exact below
 
-for i = done + 1, #ARGV, 4 do
+for i = OWN + 1, #ARGV, 4 do
   local what, which, size = ARGV[i + 1], ARGV[i + 2], ARGV[i + 3] or ''
   local l, cost, flow = limit(i), match(size, '^([^:]*)(.*)$')
   cost = tonumber(cost)
-  local behind, score = true, nil -- calls wait behind it, and may come sooner
   local left, whole = 0, cost and cost >= 1 and cost <= 1e15 and cost == floor(cost)
   if l and not l.problem and cost and cost >= 0 then
     local number, tag, id = match(which, '^(%d+) (-?%d+) ?(.*)$')
@@ -42,22 +35,21 @@ for i = done + 1, #ARGV, 4 do
       left = giveBack(l, which, cost)
     elseif what == 'drop' then
       if whole then bookings().drop(l, which, cost) end
-    elseif what == 'done' or what == 'keep' or what == 'free' or what == 'lease' then
-      left = whole and l.meter[what] and l.meter[what](l, who, tag, id) or 0
+    elseif what == 'done' or what == 'keep' or what == 'free' then
+      left = whole and l.meter[what] and l.meter[what](l, who, tag) or 0
     elseif what == 'book' then
       if whole and tag and tag ~= 0 and id ~= '' and math.abs(tag) <= MOST_TAG then
         left = leave(l, who, cost) and cost or 0
         bookings().book(l, id, cost, tag, bookings().returning(l, math.abs(tag), cost, 0))
       end
     elseif what ~= 'look' then
-      score = tonumber(call('ZSCORE', l.places, who) or nil)
-      behind = l.card > 1 and call('ZRANGE', l.places, -1, -1)[1] ~= who
+      local score = l.virtual > 0 and call('ZSCORE', l.places, who)
       if leave(l, who, cost) then
         left = cost
-        if l.virtual > 0 then shares().refund(l, who, score) end
+        if score then shares().refund(l, who, tonumber(score)) end
       end
     end
-    if left > 0 and behind then tellLeft(l, l.virtual == 0 and score) end
+    if left > 0 then tellLeft(l) end
   end
   answers[#answers + 1] = { left }
 end

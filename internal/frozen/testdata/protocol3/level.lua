@@ -2,18 +2,14 @@
 --
 -- ARGV  after the arguments of head.lua:
 --         permits      '': all of them
---         raises       1; 0: a limit that has fewer left keeps what it has; 2: it gets the part of one
---                      process, as other processes may tell of the same permits
+--         raises       1; 0: a limit that has fewer left keeps what it has
 -- Reply: after the reply of head.lua, per limit how many permits were left before, and 1 if that has
 --       changed. News: left, if there are more now
 --
--- Granted turns stay, and count as used before. If some are not due yet, the API does not know them: at a paced
--- limit with settled costs, their permits are taken off. A pause goes on. A limit with warm-up stores no permits:
+-- Granted turns stay, and count as used before. A pause goes on. A limit with warm-up stores no permits:
 -- if at least one is to be left, the next call does not wait for the calls before it.
 
-local EARLY = 64 -- so many granted turns are counted
-
-local permits, raises = tonumber(ARGV[OWN + 1]), ARGV[OWN + 2]
+local permits, raises = tonumber(ARGV[OWN + 1]), ARGV[OWN + 2] == '1'
 if ARGV[OWN + 1] ~= '' and not (finite(permits) and permits >= 0) then
   return bad('permits: want a number of at least 0, or nothing', OWN + 1, 1)
 end
@@ -31,21 +27,9 @@ local function raise(l, to)
     l.free = floor(free)
     l.part = free - l.free
   end
-  l.held, l.kept, l.keptTill = 0, '', 0
+  l.held = 0
   sooner(l)
   tellLeft(l)
-end
-
--- early returns the permits of the granted turns that are not due yet. Each turn is due when the turns before it
--- have left enough permits for it.
-local function early(l)
-  local due, permits = l.free + l.part, 0
-  for _, entry in ipairs(l.low and due > at and call('ZREVRANGE', l.log, 0, EARLY - 1) or {}) do
-    if due <= at then break end
-    local cost = tonumber(match(entry, ':(%d+)$') or 0)
-    permits, due = permits + cost, due - cost * l.a
-  end
-  return permits
 end
 
 for j = 1, COUNT do
@@ -54,15 +38,9 @@ for j = 1, COUNT do
     l.problem = 'BADARG kind: want a limit whose permits come back by themselves, got slots'
   elseif not l.problem then
     was = l.kind == 'w' and (l.free + l.part <= at and 1 or 0) or l.meter.left(l)
-    local most, out = l.kind == 'p' and l.b or l.kind == 'w' and 1 or l.a, l.kind == 'p' and permits and early(l) or 0
-    local to = (permits or most) - out
+    local to = min(permits or huge, l.kind == 'p' and l.b or l.kind == 'w' and 1 or l.a)
     if l.kind ~= 'p' then to = floor(to) end
-    if raises == '2' and to > was then
-      to = was + (to - was) / max(1, call('ZCOUNT', l.processes, '(0', '+inf'))
-      if l.kind ~= 'p' then to = ceil(to) end
-    end
-    to = min(to, most - out)
-    if to > was and raises ~= '0' then
+    if to > was and raises then
       raise(l, to)
       changed, l.last = 1, '' -- the last spending is part of it, and does not come back
     elseif to < was and l.kind ~= 'w' then

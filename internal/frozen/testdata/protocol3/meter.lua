@@ -12,8 +12,8 @@
 --   pace      how many micros a permit takes
 --   unspend   takes back the last spending, or a part of it, and reports whether it could
 --   record    the score of a spending in the log, if its cost is settled later; otherwise 0
---   settle    replaces the cost of a spending, and returns how many permits it took, or below 0 gave back
---   change    puts another `a` and `b` in force. Quotas and rolling limits count what was used, so they need nothing
+--   settle    replaces the cost of a spending, and reports whether it was known
+--   change    puts another `a` and `b` in force
 --   hold      begins a pause: no permit before a moment. It returns how far that moved the meter
 --   release   ends a pause
 --   close     grants none before a moment, as others may have spent permits that Redis does not know
@@ -35,6 +35,14 @@ local function once(make)
   end
 end
 
+-- stepped is how far Redis's clock has stepped since the last use of a limit. It steps back, or it steps
+-- ahead by more than the time that the caller measured since its last reply.
+local function stepped(seen, clock)
+  if seen > now then return now - seen end
+  local ahead = min(now - seen, now - clock)
+  return clock > 0 and ahead > STEP and ahead or 0
+end
+
 -- Once a script has written or removed something, a full Redis refuses none of its writes. So an ask
 -- tries to write before it removes something (`full`). Otherwise some calls would have turns here, while
 -- other processes see Redis as unreachable and use their shares.
@@ -46,27 +54,21 @@ local function erase(...)
   return call(...)
 end
 
-local METER = once(function()
-  local function nothing() end
-  local function zero() return 0 end
-  return {
-    change = nothing, release = nothing, move = nothing, fresh = nothing, unspend = nothing, settle = zero, pack = nothing, hold = zero, record = zero,
-    overflows = function() return false end,
-    usable = function(_, _, due) return due end,
-    most = function(l) return l.a end,
-    pace = function(l) return l.a end,
-    close = function(l, moment) l.paused = max(l.paused, moment) end,
-  }
-end)
-
--- under lets a meter have the functions of another one, which is made when one of them is needed.
-local function under(meter, others)
-  return setmetatable(meter, { __index = function(_, name) return others()[name] end })
-end
+local function nothing() end
+local function zero() return 0 end
+local METER = {
+  change = nothing, release = nothing, move = nothing, fresh = nothing, unspend = nothing, settle = nothing, pack = nothing, hold = zero, record = zero,
+  overflows = function() return false end,
+  usable = function(_, _, due) return due end,
+  most = function(l) return l.a end,
+  pace = function(l) return l.a end,
+  close = function(l, moment) l.paused = max(l.paused, moment) end,
+}
+METER.__index = METER
 
 -- METERS has a meter for each kind of the limits in this script call.
 local METERS, kinds = {}, {}
-for j = 1, COUNT do kinds[sub(ARGV[HEAD + WIDTH * (j - 1) + KIND], 1, 1)] = true end
+for j = 1, COUNT do kinds[ARGV[HEAD + WIDTH * (j - 1) + KIND]] = true end
 
 -- unpackInto reads a packed field with several numbers into a limit, by their names. It returns an error
 -- text if the field is wrong.
@@ -97,28 +99,16 @@ local function atLeast(l, free)
   end
 end
 
--- COMMON has what paced limits and limits with warm-up do alike.
-local COMMON = once(function()
-  local common = under({}, METER)
-  function common.move(l, micros) advance(l, micros) end
+local function hold(l, free)
+  local held = max(0, free - l.free - l.part)
+  atLeast(l, free)
+  return held
+end
 
-  function common.unspend(l, cost)
-    advance(l, -cost * l.a)
-    return true
-  end
-
-  function common.hold(l, free)
-    local held = max(0, free - l.free - l.part)
-    atLeast(l, free)
-    return held
-  end
-
-  -- If the end of the pause was near, turns may have been granted for it. Then the meter does not step back, and the
-  -- next turns come behind these turns.
-  function common.release(l, permits)
-    local turnsOut = l.paused <= now + AHEAD and l.free + l.part > l.paused - permits
-    if not turnsOut then advance(l, -min(l.held, l.paused - now)) end
-  end
-
-  return common
-end)
+-- release ends a pause at whose end so many micros of permits were to be there. If the end was near,
+-- turns may have been granted for it. Then the meter does not step back, and the next turns come behind
+-- these turns.
+local function release(l, permits)
+  local turnsOut = l.paused <= now + AHEAD and l.free + l.part > l.paused - permits
+  if not turnsOut then advance(l, -min(l.held, l.paused - now)) end
+end

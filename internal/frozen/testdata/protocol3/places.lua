@@ -9,27 +9,21 @@ local function costOf(place) return tonumber(match(place, '^[^:]*:[^:]*:(%d+)'))
 local function processOf(place) return match(place, '^([^:]*):') end
 local function callOf(place) return match(place, '^[^:]*:[^:]*') end
 
--- tell notes what happened to a limit; save publishes it: see newsOf in news.go.
+-- tell notes what happened to a limit; save publishes it.
 local function tell(l, what)
   l.news = l.news or {}
   l.news[#l.news + 1] = what
 end
 
--- tellLeft notifies waiting calls, once per script, that permits came back or, with a tag, that a call with this tag left
--- its place before them. Calls with lower tags come no sooner. Calls that wait for slots get messages of their own: see
--- room.lua.
-local function tellLeft(l, tag)
-  if l.card == 0 or l.meter.tells then return end
-  l.left = min(l.left or huge, tag or 0)
+-- tellLeft notifies waiting calls, once per script, that permits came back or that a call left its place
+-- before them. Calls that wait for slots get messages of their own: see room.lua.
+local function tellLeft(l)
+  if l.card == 0 or l.meter.tells or l.leftTold then return end
+  l.leftTold = true
+  tell(l, 'left')
 end
 
 local function dead(l, process) return tonumber(call('ZSCORE', l.processes, process) or 0) < 0 end
-
--- silent reports whether a process is dead, or has sent no heartbeat for SILENT.
-local function silent(l, process)
-  local beat = tonumber(call('ZSCORE', l.processes, process) or nil)
-  return beat and beat < now - SILENT
-end
 
 local function leave(l, place, cost)
   if l.card > 0 and erase('ZREM', l.places, place) == 1 then
@@ -68,6 +62,7 @@ end
 -- before estimates the permits that the places before a call need. It adds the costs of the first
 -- NEAR_PLACES. For the n others it adds n - sqrt(n) times the lower one of both mean costs. It is too low
 -- on purpose: a call that asks too early only asks again, but a call that asks too late is passed.
+-- that comes too early asks once more, and one that comes too late is passed over.
 local function before(l, tag)
   if l.card == 0 then return 0 end
   if not tag or tag == l.newest then return l.total end

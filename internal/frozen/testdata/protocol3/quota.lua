@@ -6,18 +6,17 @@
 if kinds.q then
 
 local quota = {}
-local EARLIER = 8 -- spendings before the last one that may come back
 
 -- windows reads the edges of the call's calendar, from the window that contains `at`.
 local function windows(l)
-  local text, edges = ARGV[HEAD + WIDTH * (l.j - 1) + EDGES], {}
-  for word in gmatch(text, '%S+') do
+  local edges = {}
+  for word in gmatch(l.edges, '%S+') do
     local edge = tonumber(word)
-    if not edge or edges[#edges] and not (edge > edges[#edges]) then return 'BADARG windows: want rising moments, got ' .. text end
+    if not edge or edges[#edges] and not (edge > edges[#edges]) then return 'BADARG windows: want rising moments, got ' .. l.edges end
     edges[#edges + 1] = edge
   end
   while edges[2] and at >= edges[2] do table.remove(edges, 1) end
-  if not edges[3] or at < edges[1] then return 'CLOCK windows: want the edges around now and two more, got ' .. text end
+  if not edges[3] or at < edges[1] then return 'CLOCK windows: want the edges around now and two more, got ' .. l.edges end
   l.edge = edges
 end
 
@@ -52,7 +51,7 @@ end
 function quota.next(l, cost, at)
   for k = window(l, at), #l.edge - 1 do
     local moment = max(at, begin(l, k))
-    if (l.used[k] or 0) + cost <= l.a and ceil(moment) < l.edge[k + 1] - l.b then return moment end -- callers hear whole micros
+    if (l.used[k] or 0) + cost <= l.a and moment <= l.edge[k + 1] - l.b then return moment end
   end
   return max(at, begin(l, #l.edge))
 end
@@ -61,22 +60,6 @@ function quota.spend(l, cost, at)
   local k = window(l, at)
   if l.used[k] then l.used[k] = l.used[k] + cost end
   if l.lastDue and window(l, l.lastDue) ~= k then l.lastCost = 0 end -- the permits of a turn in another window do not come back
-end
-
--- earlier is the part of `last` with spendings before that of this ask. Permits of a quota come back from any of them,
--- as it does not matter in which order they were spent. The largest ones of the last seconds are kept.
-function quota.earlier(l, has)
-  if has then return match(l.last, ';.*') or '' end
-  local all, least = {}, 1
-  for one, cost, due in gmatch(l.last, '([^ ;]+ [^ ;]+ ([^ ;]+) ([^ ;]+))') do
-    if tonumber(due) > now - RENEW then
-      all[#all + 1] = { text = ';' .. one, cost = tonumber(cost) }
-      if all[#all].cost <= all[least].cost then least = #all end
-    end
-  end
-  if #all > EARLIER then table.remove(all, least) end
-  for k, one in ipairs(all) do all[k] = one.text end
-  return table.concat(all)
 end
 
 function quota.left(l) return l.a - l.used[1] end
@@ -103,15 +86,12 @@ function quota.remember(l, reach)
   local w, n, v, m = match(reach, '^(%d+) (%d+) (%d+) (%d+)$')
   for k = 1, 2 do
     local brought = l.edge[k] == tonumber(w) and tonumber(n) or l.edge[k] == tonumber(v) and tonumber(m) or 0
-    if brought > l.used[k] then l.used[k], l.last = brought, '' end -- `last` may be of before what came back
+    l.used[k] = max(l.used[k], brought)
   end
 end
 
 function quota.record(_, due) return ceil(due) end
-function quota.settle(l, cost, used, due)
-  quota.unspend(l, cost - used, due)
-  return due >= l.edge[1] and used - cost or 0
-end
+function quota.settle(l, cost, used, due) return quota.unspend(l, cost - used, due) end
 
-METERS.q = under(quota, METER)
+METERS.q = setmetatable(quota, METER)
 end

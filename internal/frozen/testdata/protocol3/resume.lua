@@ -1,15 +1,14 @@
 -- resume.lua: a pause ends now.
 --
--- ARGV  the arguments of head.lua; then nothing, or per limit the moment at which its hard stop ends: other pauses, and
---       a limit that was stopped again since, stay as they are
+-- ARGV  the arguments of head.lua
 -- Reply: after the reply of head.lua, per limit 1, or 0: it was not paused. News: resumed
 --
 -- No turn moves or is revoked. If the end of the pause was near, turns may have been granted for it:
 -- see release in meter.lua.
 
 for j = 1, COUNT do
-  local l, ended, stop = load(j), 0, tonumber(ARGV[OWN + j] or '')
-  if not l.problem and (not stop or stop == l.paused and match(l.reason, STOPPED)) then
+  local l, ended = load(j), 0
+  if not l.problem then
     if l.paused > 0 then
       anew(l, at)
       l.meter.release(l)

@@ -63,7 +63,6 @@ function rolling.ahead(l, before, cost)
   before = ceil(before) -- a rank times a mean
   local rounds = ceil((before + cost) / l.a)
   local moment = momentOf(l, l.used + before + cost - rounds * l.a)
-  if not moment and rounds == 1 then return 0 end -- nobody knows since when these permits are there
   return (moment and moment + l.offset or at - l.b) + rounds * l.b
 end
 
@@ -78,12 +77,6 @@ function rolling.unspend(l, cost)
     cost = cost - size
   end
   return true
-end
-
--- A turn may be late if the limit in force is that of the caller: other windows may have no room for that.
-function rolling.usable(l, _, due)
-  local late = l.limit == l.mine and l.setUntil == 0 and ARGV[HEAD + WIDTH * (l.j - 1) + EDGES] or ''
-  return due + (tonumber(late) or 0)
 end
 
 function rolling.move(l, micros) l.offset = l.offset + micros end
@@ -114,28 +107,25 @@ function rolling.remember(l, reach)
 end
 
 -- The cost of a call is put right if few calls have come since. Otherwise permits that it used beyond its
--- cost count as spent now, once: the id of that spending has the number that was reported.
+-- cost count as spent now.
 function rolling.settle(l, cost, used, _, id)
-  local more = format('%s:%.0f', id, used)
   local tail = call('ZREVRANGE', l.log, 0, SCAN - 1, 'WITHSCORES')
   for i = 1, #tail, 2 do
     local _, size, theirs = entry(tail[i])
-    if theirs == id and size == used or theirs == more then return used - cost, true end
     if theirs == id and size == cost then
       for k = i, 1, -2 do
         local at, size, id = entry(tail[k])
         call('ZREM', l.log, tail[k])
         size = k == i and used or size
-        if size > 0 then write(l, tail[k + 1] + used - cost, at, size, id) end
+        if size > 0 then write(l, tail[k + 1] + used - cost, at, size, k == i and '' or id) end
       end
       l.used = l.used + used - cost
-      return used - cost
+      return true
     end
   end
-  if used <= cost then return nil end
-  rolling.spend(l, used - cost, at, more)
-  return used - cost
+  if used > cost then rolling.spend(l, used - cost, at) end
+  return used > cost
 end
 
-METERS.r = under(rolling, METER)
+METERS.r = setmetatable(rolling, METER)
 end

@@ -1,35 +1,29 @@
 -- room.lua: notifies the first calls that wait for slots when some are free, and removes places of dead
 -- processes from the head of the queue.
 
-local WAKES, SCAN_PLACES, DEAD_PLACES = 64, 64, 256 -- places
+local WAKES, SCAN_PLACES = 64, 64 -- places
 
 -- clear removes the places of a process from the first SCAN_PLACES of the queue, except those of calls in
--- `asking`. Without a process, it removes those of all dead ones from the first DEAD_PLACES, and their flows
--- get a refund. It reports whether there were any.
-local function clear(l, asking, process)
-  if not process and (l.card == 0 or tonumber(call('ZRANGE', l.processes, 0, 0, 'WITHSCORES')[2] or 0) >= 0) then return end
-  local gone, isDead, places = {}, {}, call('ZRANGE', l.places, 0, (process and SCAN_PLACES or DEAD_PLACES) - 1, 'WITHSCORES')
+-- `asking`. If the process is dead, the flows of these places get a refund.
+local function clear(l, process, asking, isDead)
+  local gone, places = {}, call('ZRANGE', l.places, 0, SCAN_PLACES - 1, 'WITHSCORES')
   for k = 1, #places, 2 do
     local place = places[k]
-    local of = processOf(place)
-    if not process and isDead[of] == nil then isDead[of] = dead(l, of) end
-    if (isDead[of] or of == process) and not asking[callOf(place)] then
+    if processOf(place) == process and not asking[callOf(place)] then
       gone[#gone + 1] = place
       l.total = l.total - costOf(place)
-      if isDead[of] and l.virtual > 0 then shares().refund(l, place, tonumber(places[k + 1])) end
+      if isDead and l.virtual > 0 then shares().refund(l, place, tonumber(places[k + 1])) end
     end
   end
   if #gone == 0 then return end
   l.card, l.first, l.sums = l.card - erase('ZREM', l.places, unpack(gone)), nil, nil
   tellLeft(l)
-  return true
 end
 
--- bury removes the first places of dead processes if one is at the head: no other call would ask in time. Every RENEW
--- it does so in any case: forecasts count these places, and a dead process is forgotten after ten minutes.
+-- bury removes the first places of a dead process if it is at the head: no other call would ask in time.
 local function bury(l)
-  if l.card == 0 or l.paused > now then return end
-  if floor(now / RENEW) ~= floor(l.seen / RENEW) or dead(l, processOf((head(l)))) then clear(l, {}) end
+  local process = l.card > 0 and l.paused <= now and processOf((head(l)))
+  if process and dead(l, process) then clear(l, process, {}, true) end
 end
 
 -- wake notifies the processes of the first waiting calls, as many as there are free slots for. If the
@@ -53,7 +47,7 @@ local function wake(l)
     if free < 0 and not again then break end
     local process, tag = processOf(places[k]), tonumber(places[k + 1])
     if not told[process] and dead(l, process) then
-      clear(l, {})
+      clear(l, process, {}, true)
       return wake(l)
     end
     if free >= 0 or not told[process] then

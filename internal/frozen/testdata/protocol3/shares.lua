@@ -3,23 +3,21 @@
 -- before `virtual`. `virtual` is the highest tag that had a turn. So each waiting flow gets turns by its
 -- weight, however many of its calls wait. Tags are moments if flows are named, too: a permit of a flow
 -- with weight 1 takes as long as a permit of the limit. If no flow was named since the queue was empty,
--- `virtual` is 0, and nothing of this file applies. All debts end when the queue is empty and the last forecast
--- has passed: until then, calls of several limits may wait at another one.
+-- `virtual` is 0, and nothing of this file applies; all debts end there.
 --
 -- Calls that waited before a flow was named have dense tags, a micro or more apart, up to `dense`. Among
 -- them, a call of a flow has the tag of the waiting call after which its share begins. Shares cannot be
 -- finer there, so urgent calls have a turn between any two of these calls.
 --
--- The sorted set `flows` has up to five entries per flow. "=<flow>" is where its last call ends.
--- "<<flow>" and "><flow>" are the ends of a gap. Places that calls left make the gap; the flow's calls
--- behind it move into it when they ask again. "~<flow>" is where its last
--- call ends that came back too late. "^<flow>" is behind the tag of its last call whose cost is settled.
--- "!" is until when urgent calls have used their part, beyond all tags. All but "=" are below 0, so that only
--- these count as flows that wait. Entries that `virtual` has passed are removed.
+-- The sorted set `flows` has up to four entries per flow. "=<flow>" is where its last call ends.
+-- "<<flow>" and "><flow>" are the ends of a gap. Places that calls left make the gap; the flow's next
+-- calls may move into it, and its calls behind the gap when they ask again. "~<flow>" is where its last
+-- call ends that came back too late. "!" is where the last urgent call ends. Gaps and "~" are below 0, so
+-- that only "=" and "!" count as flows that wait. Entries that `virtual` has passed are removed.
 
 local shares = once(function()
 
-local LEAST_PACE, MOST_SHARE, URGENT, BEFORE_ALL = 1000, 1e13, 4e15, 1e14
+local LEAST_PACE, MOST_SHARE = 1000, 1e13
 local NOBODY = { weight = 1, name = '', urgent = 0 } -- the flow of calls that name no flow
 
 -- flowOf is the flow of a place, which says ":<weight>:<flow>" at its end.
@@ -65,7 +63,7 @@ local function refund(l, place, tag)
   keepStretch(l, flow.name, ends, first, first + size + (from and to - from or 0))
 end
 
-local LAST_TAG, FORGET_FLOWS, SCAN_DENSE, SCAN_GAP = 8e15, 64, 256, 64
+local LAST_TAG, FORGET_FLOWS, SCAN_DENSE = 8e15, 64, 256
 
 -- after returns the tag that is `size` later. Among dense tags it is the tag of a later place: so many
 -- permits of calls that name no flow are before it, and at least one.
@@ -107,30 +105,30 @@ local function beginShares(l, tag)
 end
 
 -- urgentTag gives an urgent call its tag: before all others, within the part of the limit that urgent
--- calls have together. They are charged to that part, and not to their flows. The part is counted in time, which
--- stands still in a pause: `virtual` does not move while many flows have their first turns. Calls that wait at
--- another limit may come with tags below `virtual`, but not by BEFORE_ALL micros.
+-- calls have together. They are charged to that part, and not to their flows.
 local function urgentTag(l, cost, part)
-  local pace, clock, tag = max(1, l.meter.pace(l)), max(at, l.paused), l.virtual
-  local begin = max(clock, -tonumber(call('ZSCORE', l.flows, '!') or 0) - URGENT)
-  if begin > clock then
-    local flows = call('ZCOUNT', l.flows, '(' .. format('%.0f', l.virtual), '+inf')
-    tag = after(l, tag, max(1, floor((begin - clock) * max(1, LEAST_PACE / pace) * (1 - part) / max(1, flows))))
-  else
-    tag = max(1, tag - BEFORE_ALL)
-  end
-  return charge(l, '!', -URGENT - floor(begin + cost * pace / part), tag)
+  local last = tonumber(call('ZSCORE', l.flows, '!') or 0)
+  local flows = call('ZCOUNT', l.flows, '(' .. format('%.0f', l.virtual), '+inf')
+  if last > l.virtual then flows = flows - 1 end
+  local tag = max(l.virtual, last)
+  return charge(l, '!', after(l, tag, max(1, floor(share(l, cost, 1) * (1 - part) / part / max(1, flows)))), tag)
 end
 
 -- fairTag gives a new call its tag, and charges its flow. The first calls of flows without debt keep the
 -- order in which they came: a micro per place behind `virtual`, within their stretch.
-local function fairTag(l, cost, flow, settles)
+local function fairTag(l, cost, flow)
   if flow.urgent > 0 then return urgentTag(l, cost, flow.urgent) end
   local size = share(l, cost, flow.weight)
   local ends, from, to = stretch(l, flow.name)
-  local tag = ends == l.virtual and ends + min(l.card, size - 1) or ends
-  if settles then call('ZADD', l.flows, format('%.0f', -tag - 1), '^' .. flow.name) end
-  keepStretch(l, flow.name, after(l, ends, size), from, to)
+  local tag = from or ends
+  if from then
+    from = from + size
+    if from >= to then ends, from = max(ends, from), nil end
+  else
+    if tag == l.virtual then tag = tag + min(l.card, size - 1) end
+    ends = after(l, ends, size)
+  end
+  keepStretch(l, flow.name, ends, from, to)
   return min(tag, LAST_TAG)
 end
 
@@ -144,27 +142,13 @@ local function overtaken(l, tag, cost, flow)
   return charge(l, '~' .. flow.name, -after(l, tag, share(l, cost, flow.weight)), tag)
 end
 
--- waitsBefore reports whether a call of a flow waits between two tags. It looks at the first SCAN_GAP places there.
-local function waitsBefore(l, name, from, tag)
-  if l.card == 0 then return false end
-  for _, place in ipairs(call('ZRANGEBYSCORE', l.places, format('%.0f', from), '(' .. format('%.17g', tag), 'LIMIT', 0, SCAN_GAP)) do
-    local other = flowOf(place)
-    if other.name == name and other.weight > 0 then return true end
-  end
-end
-
 -- forward is the tag of a call that asks again. If its flow has a gap before it, the call moves into the
--- gap, and the gap moves behind it. If a call of its flow waits between the beginning of the gap and this
--- call, that one moves first. A tag beyond the end of its flow is from debts that have ended while the call
--- waited at another limit: it gets a new tag.
-local function forward(l, tag, place, cost, flow, back, settles)
+-- gap, and the gap moves behind it.
+local function forward(l, tag, place, cost, flow)
   if flow.urgent > 0 then return tag end
   local ends, from, to = stretch(l, flow.name)
-  if not back and tag > max(ends, l.dense) and tag > -tonumber(call('ZSCORE', l.flows, '~' .. flow.name) or 0) then
-    return fairTag(l, cost, flow, settles)
-  end
+  if not from or from >= tag then return tag end
   local size = share(l, cost, flow.weight)
-  if not from or from >= tag or tag >= to + size or waitsBefore(l, flow.name, from, tag) then return tag end
   keepStretch(l, flow.name, ends, from + size, to + size)
   if l.card > 0 then
     call('ZADD', l.places, 'XX', format('%.0f', from), place)
@@ -181,32 +165,18 @@ local function served(l, tag)
   if #passed > 0 then erase('ZREM', l.flows, unpack(passed)) end
 end
 
--- order gives a call its tag at a limit, if flows are named there. Flows count if calls wait at any limit of the call.
-local function order(p, item, back, queued)
+-- order gives a call its tag at a limit, if flows are named there.
+local function order(p, item, back)
   local l, flow = p.l, item.flow or NOBODY
-  if item.flow and queued then beginShares(l, flow.urgent == 0 and p.tag) end
+  if item.flow and (l.card > 0 or l.bookings > 0) then beginShares(l, p.tag) end
   if l.virtual == 0 then return end
   if back then p.tag = overtaken(l, p.tag, p.cost, flow) end
   if p.tag then
-    p.tag = forward(l, p.tag, p.place, p.cost, flow, back, item.settles)
+    p.tag = forward(l, p.tag, p.place, p.cost, flow)
   elseif item.waits then
-    p.tag, p.charged = fairTag(l, p.cost, flow, item.settles), true
+    p.tag, p.charged = fairTag(l, p.cost, flow), true
   end
 end
 
--- corrected moves the end of a flow after a call has used more permits than its cost, or fewer. The end stays
--- behind the flow's last call that waits.
-local function corrected(l, text, permits)
-  local flow = flowOf(':::' .. text)
-  if flow.weight == 0 then return end -- urgent
-  local ends, from, to = stretch(l, flow.name)
-  if permits > 0 then
-    keepStretch(l, flow.name, after(l, ends, share(l, permits, flow.weight)), from, to)
-  elseif permits < 0 and ends > max(l.virtual, l.dense) then
-    local last = -tonumber(call('ZSCORE', l.flows, '^' .. flow.name) or 0)
-    keepStretch(l, flow.name, max(ends - share(l, -permits, flow.weight), last, to or 0, l.virtual, l.dense), from, to)
-  end
-end
-
-return { order = order, served = served, refund = refund, corrected = corrected, share = share }
+return { order = order, served = served, refund = refund, share = share }
 end)

@@ -1,13 +1,10 @@
 -- slots.lua: at most `a` permits in use at once. A turn holds its slots until its call is done, or its
 -- process is dead. The log has the calls that hold slots, "<process>:<number>:<cost>:<what>". The score
 -- is the moment since when; it is negative if the slots were taken away. Nobody polls: see room.lua.
--- A lease holds slots without a process, until a moment that any process may move. The log has it as the call
--- 1 of a process whose name begins with ~. That name is a field of the state, with the moment as its value.
 
 if kinds.s then
 
-local slots = { tells = true }
-function slots.close() end
+local slots = { tells = true, close = nothing }
 local DAY, FREED, UNKNOWN, UNSURE, MOMENT = 86400000000, 600000000, 8000000, 3000000, 300000 -- micros
 local USABLE, MOST = 1000000, 1000
 slots.MOMENT = MOMENT
@@ -20,8 +17,6 @@ local PACKED = { 'used', 'mean', 'checked', 'till', 'woken' }
 function slots.unpack(l, text) return unpackInto(l, 'meter', PACKED, text or '0 0 0 0 0') end
 function slots.pack(l) return format('%.0f %.0f %.0f %.0f %.0f', l.used, l.mean, l.checked, l.till, l.woken) end
 
-local function isLease(who) return sub(who, 1, 1) == '~' end
-
 -- release frees the slots of a call, and returns the moment since when the call held them; nil if it
 -- holds none. If the slots were granted after the caller sent its message, the message is a late copy,
 -- and the call keeps its slots. Then release returns true, too. (A copy was sent before the grant, since
@@ -33,40 +28,26 @@ local function release(l, who, sent)
   local moment = math.abs(since)
   if sent and sent > 0 and moment > sent and moment <= now then return nil, true end
   l.entries = l.entries - erase('ZREM', l.log, who)
-  if isLease(who) then erase('HDEL', l.key, processOf(who)) end
   if since < 0 then return end
   l.used, l.woken = max(0, l.used - costOf(who)), 0
-  if l.used == 0 then l.renews, l.leased = true, 0 end
+  if l.used == 0 then l.renews = true end
   return since
 end
 
--- sweep frees the slots of processes that are dead or unknown, and of leases that are over. It checks once after
--- each death, and when a lease may be over.
+-- sweep frees the slots of processes that are dead or unknown. It checks once after each death.
 function slots.sweep(l)
   local last = call('ZRANGE', l.processes, 0, 0, 'WITHSCORES')
   local died = last[2] and -tonumber(last[2]) or 0
-  if l.used == 0 or died < l.checked and now - l.checked < UNKNOWN and (l.leased == 0 or now < l.leased) then return end
-  l.checked, l.leased = now, 0
+  if l.used == 0 or died < l.checked and now - l.checked < UNKNOWN then return end
+  l.checked = now
   local beats, gone = {}, false
   local holders = call('ZRANGE', l.log, 0, -1, 'WITHSCORES')
   for k = 1, #holders, 2 do
     local process = processOf(holders[k])
-    local lease, beat = isLease(process), nil
-    if lease then
-      beat = tonumber(call('HMGET', l.key, process)[1] or nil)
-    else
-      beats[process] = beats[process] or call('ZSCORE', l.processes, process) or 'none'
-      beat = tonumber(beats[process])
-    end
+    beats[process] = beats[process] or call('ZSCORE', l.processes, process) or 'none'
+    local beat = tonumber(beats[process])
     if tonumber(holders[k + 1]) < 0 then
       if now + holders[k + 1] > FREED then release(l, holders[k]) end
-    elseif lease then
-      if beat and beat > now and beat - now <= DAY then
-        l.leased = l.leased == 0 and beat or min(l.leased, beat)
-      else
-        release(l, holders[k])
-        gone = true
-      end
     elseif beat and beat < 0 or not beat and now - holders[k + 1] > UNKNOWN then
       release(l, holders[k])
       gone = true
@@ -135,45 +116,13 @@ function slots.keep(l, who, since)
   return kept and kept > 0 and l.used <= l.a and tonumber(cost) or 0
 end
 
--- lease holds slots under a name for so many micros more. At first it takes them over from a call, but not from a
--- second one. Then the text behind the name, if there is one, replaces what the call held them for. While a limit is
--- closed after a loss of data, the lease comes back. It returns how many permits it holds.
-function slots.lease(l, who, micros, name)
-  local cost, what = match(who, '^[^:]*:[^:]*:(%d+):(.*)$')
-  local lease, doing = match(name or '', '^(~%S*) ?(.*)$')
-  if not (cost and lease and micros > 0) then return 0 end
-  if doing ~= '' then what = doing end
-  name = lease
-  local held = format('%s:1:%s:%s', name, cost, what)
-  local since = tonumber(call('ZSCORE', l.log, held) or nil)
-  if not since then
-    local from = tonumber(call('ZSCORE', l.log, who) or nil)
-    if from and from > 0 then
-      call('ZADD', l.log, format('%.0f', from), held)
-      call('ZREM', l.log, who)
-    elseif not from and l.till > now and l.used + cost <= l.a then
-      slots.spend(l, tonumber(cost), now, name .. ':1', what)
-    else
-      return 0
-    end
-    l.logged = true
-  elseif since < 0 or call('ZSCORE', l.log, who) then
-    return 0
-  end
-  local till = now + micros
-  call('HSET', l.key, name, format('%.0f', till))
-  l.leased = l.leased == 0 and till or min(l.leased, till)
-  return tonumber(cost)
-end
-
 -- forget empties the log, as another server may have missed which calls are done. Processes report the
--- slots that they still hold. Leases stay, because they end by themselves. So do entries of slots that were taken away.
+-- slots that they still hold. Entries of slots that were taken away stay; they come first.
 function slots.forget(l)
-  local holders = l.entries > 0 and call('ZRANGEBYSCORE', l.log, 0, '+inf') or {}
+  local freed = l.entries > 0 and call('ZCOUNT', l.log, '-inf', '(0') or 0
+  if l.entries > freed then erase('ZREMRANGEBYRANK', l.log, freed, -1) end
+  l.entries = freed
   l.used, l.till = 0, max(l.till, ceil(at + UNSURE))
-  for _, who in ipairs(holders) do
-    if isLease(who) then l.used = l.used + costOf(who) else l.entries = l.entries - erase('ZREM', l.log, who) end
-  end
 end
 
 -- holders returns how many calls hold slots, then for each call its name and how long it has held them.
@@ -196,25 +145,29 @@ function slots.usable(_, _, due) return due + USABLE end
 function slots.overflows() return true end
 function slots.change(l) l.woken = 0 end
 
+-- During a pause no call is notified of free slots.
+function slots.hold(l)
+  if l.card > 0 then slots.sweep(l) end
+  l.woken = 0
+  return 0
+end
+
 function slots.move(l, micros)
   l.checked, l.till = 0, l.till > 0 and l.till + micros or 0
 end
 
 function slots.pace(l) return l.mean / l.a end
--- life is long where no slot is in use, too: a step of the clock that ends the keys looks like a loss of data.
-function slots.life(l) return l.used > 0 and DAY or FREED end
+function slots.life(l) return l.used > 0 and DAY or l.entries > 0 and FREED or 0 end
 
--- reach has the slots in use, and 0, from which callers take the time that has passed. After 30 s, or
--- 20 s with no slot in use, it proves no loss of data: the calls may be done, and the state expired. Its third number is micros until
--- a process must look again, because a notified call has not asked, or a pause or a lease ends then. 0: no process
+-- reach has the slots in use, and 0, from which callers take the time that has passed. After 30 s it
+-- proves no loss of data: the calls may be done, and the state expired. Its third number is micros until
+-- a process must look again, because a notified call has not asked, or a pause ends then. 0: no process
 -- must.
 function slots.reach(l)
   local look = 0
   if l.card > 0 and l.used < l.a then
     look = max(l.till, l.paused) - at
     if look <= 0 then look = l.woken > 0 and MOMENT or 0 end
-  elseif l.card > 0 and l.leased > 0 then
-    look = max(1, l.leased - at)
   end
   return format('%.0f 0 %.0f', l.used, ceil(look))
 end
@@ -224,9 +177,9 @@ end
 function slots.remember(l, reach, unknown)
   local used, heard = match(reach, '^(%d+) (-?%d+)')
   local from = unknown and at or min(at, l.epoch + way)
-  local brings = used and tonumber(heard) > (used == '0' and -2 or -3) * RENEW
+  local brings = tonumber(used or 0) > 0 and tonumber(heard) > -3 * RENEW
   if (unknown or brings) and from + UNSURE > at then l.till = max(l.till, ceil(from + UNSURE)) end
 end
 
-METERS.s = under(slots, METER)
+METERS.s = setmetatable(slots, METER)
 end
