@@ -195,7 +195,8 @@
 // grace.
 //
 // A script that finds the head late notifies its process ("overdue:<process>"). So does a call that
-// leaves its place to wait at another limit, if the next place is late. The first waiting call of
+// leaves its place to wait at another limit, if the next place is late. So does an ask that is given turns
+// of a quota, as the next head may not know its window. The first waiting call of
 // the notified process then asks. A process gets the message once, until it asks. It also gets it if a
 // call behind the head has a turn before the head, as its process looks further ahead. A head that was
 // notified may have a turn that is due within half a second, whatever its horizon is.

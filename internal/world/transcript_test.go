@@ -52,7 +52,7 @@ func TestTranscriptsWithOtherSeeds(t *testing.T) {
 		"lost-limits-of-others.txt": 4, "lost-limits-nobody-listens.txt": 4, "older-limits-nobody-listens.txt": 4,
 		"plans-up-and-down.txt": 4, "plans-lost.txt": 4, "plans-nobody-calls.txt": 4,
 		"turns-of-who-gives-up.txt": 4, "turns-of-bookings-that-give-up.txt": 4,
-		"quota-head-told-late.txt": 8, "quota-replies-lost-twice.txt": 4, "slots-lost-and-free.txt": 4, "slots-and-a-slow-rate.txt": 4, "places-of-the-dead.txt": 6, "places-of-the-dead-in-a-quota.txt": 3,
+		"quota-head-told-late.txt": 8, "quota-next-heads-told-late.txt": 8, "quota-replies-lost-twice.txt": 4, "slots-lost-and-free.txt": 4, "slots-and-a-slow-rate.txt": 4, "places-of-the-dead.txt": 6, "places-of-the-dead-in-a-quota.txt": 3,
 		"refused-calls-leave.txt": 8, "refused-calls-leave-rolling.txt": 8, "turns-known-late.txt": 6, "dead-heads-of-a-rolling-limit.txt": 4, "slots-places-return.txt": 8, "clock-back-and-ahead.txt": 20, "clock-back-after-a-rest.txt": 4,
 		"joint-places-of-the-dead.txt": 14, "joint-dead-before-a-slower-limit.txt": 11, "quota-asks-that-failed.txt": 6, "clock-ahead-quota-asleep.txt": 4, "clock-back-quota-asleep.txt": 4,
 		"local-before-all-are-counted.txt": 6, "local-after-data-is-lost.txt": 6,
