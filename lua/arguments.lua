@@ -1,7 +1,9 @@
 -- arguments.lua: what a caller sends about a limit, and the table of a limit with all that Redis stores.
 
 -- The fields of the hash. The first NUMBERS are numbers, which are 0 where Redis does not have them; the
--- others are texts. The field `queue` packs nine values. total: the permits that calls in the queue need.
+-- others are texts. `seenMicros` is when the limit was last used. It is half a micro less if a caller that had never used
+-- the limit did so after a rest. Such a caller cannot tell a rest from a step of the clock ahead. The field `queue` packs
+-- nine values. total: the permits that calls in the queue need.
 -- seq: the highest tag. head: the first place, and the place whose process was notified last that it is
 -- late. since: when the permits of the head were there. wanted: the permits of bookings that count.
 -- front, span, returned: see bookings.lua. latest: when the last booked call is due back. The field

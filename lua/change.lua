@@ -11,7 +11,7 @@ local function stepped(l)
   if l.seen > now then return now - (l.brought == l.version and max(l.seen, l.clock) or l.seen) end
   local back, version = match(l.steppedBack, '^(%d+) (%d+)')
   local lacks = back and l.brought > 0 and l.brought < tonumber(version) and back or 0
-  local ahead = min(now - l.seen, now - l.clock + lacks)
+  local ahead = min(l.was[2] % 1 > 0 and huge or now - l.seen, now - l.clock + lacks)
   return l.clock > 0 and ahead > STEP and ahead or 0
 end
 
@@ -104,7 +104,9 @@ end
 
 local MOMENTS = { 'paused', 'latest', 'returned', 'span', 'setUntil', 'closed', 'leased' } -- if they are not 0
 
--- step moves all moments by as much as Redis's clock has stepped.
+-- step moves all moments by as much as Redis's clock has stepped. If a caller that took a step ahead for a rest was the
+-- first to use a limit after it, the limit may have moments of both clocks. Then none moves, and the bucket begins empty
+-- in a second.
 local function step(l)
   local micros, back, till = stepped(l), match(l.steppedBack, '^(%d+) %d+ (%d+)$')
   if micros < 0 then
@@ -113,9 +115,10 @@ local function step(l)
     l.steppedBack = ''
   end
   if micros == 0 then return end
+  l.head, l.stepped = '0', true
+  if micros > 0 and l.was[2] % 1 > 0 then return l.meter.remember(l, l.brings, true) end
   l.meter.move(l, micros)
   if l.kind == 'q' then tellLeft(l) end -- its windows stay: they may come sooner than the forecasts of waiting calls
-  l.head = '0'
   if l.virtual > 0 then erase('ZREM', l.flows, '!') end
   for _, name in ipairs(MOMENTS) do
     if l[name] > 0 then l[name] = max(0, l[name] + micros) end

@@ -34,7 +34,7 @@ for n = 1, simple and (#ARGV - OWN) / SIMPLE or #items do
       local version, seen, free, was = tonumber(f[2]), tonumber(f[3]), tonumber(f[4]), tonumber(f[5] or 0)
       local brought, clock = tonumber(ARGV[k + VERSION]), tonumber(ARGV[k + CLOCK])
       if not (version and seen and free and was and brought and clock and version >= brought) then break end
-      if seen > now or now - seen > STEP and clock ~= 0 and not (now - clock <= STEP) then break end -- the clock has stepped
+      if seen > now or (now - seen > STEP or seen % 1 > 0) and clock ~= 0 and not (now - clock <= STEP) then break end -- the clock has stepped
       if not (cost and cost >= 1 and cost <= burst and cost == floor(cost)) then break end
       local lack = item and item.lack
       local full, part = at - burst * interval + (lack or 0), was

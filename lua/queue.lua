@@ -16,7 +16,7 @@ local function queueOf(j)
   local version, seen, free, part = tonumber(f[2]), tonumber(f[3]), tonumber(f[4]), tonumber(f[5] or 0)
   local brought, clock = tonumber(ARGV[k + VERSION]), tonumber(ARGV[k + CLOCK])
   if not (version and seen and free and part and brought and clock and version >= brought) then return end
-  if seen > now or now - seen > STEP and clock ~= 0 and not (now - clock <= STEP) then return end -- the clock has stepped
+  if seen > now or (now - seen > STEP or seen % 1 > 0) and clock ~= 0 and not (now - clock <= STEP) then return end -- the clock has stepped
   if floor(now / RENEW) ~= floor(seen / RENEW) then return end -- the keys are renewed
   local total, seq, head, called, since, ends, latest, returned = match(f[6] or '', '^(%d+) (%d+) ([^: ]*:[^: ]*)(%S*) (%d+) 0 (%d+ (%d+)) 0 (%d+)$')
   local places = KEYS[n + PLACES]

@@ -34,7 +34,7 @@ local function fields(l)
   end
   if not met and ARGV[RUN] ~= '' and f[15] ~= ARGV[RUN] then meet(ARGV[RUN]) end
   l.was, l.renews, l.fresh, l.card, l.bookings, l.entries = was, renews, not f[13], places, booked, log
-  l.version, l.seen, l.free, l.part, l.epoch, l.rank = was[1], was[2], was[3], was[4], was[5], was[6]
+  l.version, l.seen, l.free, l.part, l.epoch, l.rank = was[1], ceil(was[2]), was[3], was[4], was[5], was[6]
   l.setUntil, l.paused, l.held, l.resumed, l.virtual, l.dense = was[7], was[8], was[9], was[10], was[11], was[12]
   l.plain, l.last, l.run, l.own, l.reason, l.steppedBack = was[13], was[14], f[15] or ARGV[RUN], was[17], was[18], was[22]
   l.closed, l.leased = tonumber(was[23]) or 0, tonumber(was[25]) or 0
@@ -96,7 +96,9 @@ local function load(j)
   l.problem = problem or fields(l)
   if l.problem then return l end
   if l.fresh then erase('UNLINK', l.places, l.log, l.booked, l.flows) end -- these keys are older than the state
-  if l.seen > now or l.steppedBack ~= '' or l.clock > 0 and now - l.seen > STEP then changes().step(l) end
+  local unsure = l.was[2] % 1 > 0 or now - l.seen > STEP
+  if l.seen > now or l.steppedBack ~= '' or l.clock > 0 and unsure then changes().step(l) end
+  l.blind = unsure and l.brought == 0 and l.meter.refills and not l.stepped
   local epoch, run = tonumber(match(l.known, '^%d+') or 0), ARGV[RUN]
   if l.fresh or epoch > 0 and (epoch ~= l.epoch or l.version < l.brought) or run ~= '' and l.run ~= run then changes().recall(l, epoch) end
   if l.own == '' or l.myRank > l.rank then l.own, l.rank = l.mine, max(l.myRank, l.rank) end
@@ -126,13 +128,13 @@ end
 
 -- save writes the fields that changed. They are texts, as Redis takes texts the fastest.
 local function save(l)
-  l.version, l.seen = l.version + 1, now
+  l.version, l.seen = l.version + 1, l.blind and now - 0.5 or now
   endShares(l)
   local calm = not (l.card > 0 or l.bookings > 0 or l.virtual > 0 or l.paused > 0 or l.setUntil > 0 or l.kind ~= 'p' or l.low or l.steppedBack ~= '' or l.kept ~= '')
   l.plain = (calm and '' or '~') .. format('%.0f ', l.epoch) .. (l.run == '' and '-' or l.run) .. ' ' .. l.kind .. ' ' .. (l.form == '' and l.limit or match(l.limit, '%S+ %S+$'))
   local head = l.head ~= '0' and l.called ~= '' and l.head .. ':' .. l.called .. (l.row > 0 and '/' .. l.row or '') or l.head
   local queue = format('%d %d %s %.0f %d %d %.0f %.0f %d', l.total, l.seq, head, l.since, l.wanted, l.front, l.latest, l.span, l.returned)
-  local is = { l.version, now, l.free, l.part, l.epoch, l.rank, l.setUntil, l.paused, l.held, l.resumed, l.virtual, l.dense,
+  local is = { l.version, l.seen, l.free, l.part, l.epoch, l.rank, l.setUntil, l.paused, l.held, l.resumed, l.virtual, l.dense,
     l.plain, l.last, l.run, l.limit, l.own, l.reason, l.meter.pack(l) or '', queue, l.form == '' and l.leased == 0 and l.protocol or l.protocol + ODD .. '', l.steppedBack, l.closed > now and format('%.0f', l.closed) or '', l.kept, l.leased > 0 and format('%.0f', l.leased) or '' }
   local was, changes, n = l.was, {}, 0
   for k = 1, #FIELDS do

@@ -42,7 +42,7 @@ while j < #KEYS do
       local version, seen, free, was = tonumber(f[2]), tonumber(f[3]), tonumber(f[4]), tonumber(f[5] or 0)
       local clock, within, full, part, ahead = ARGV[k + 3] + 0, tonumber(ARGV[k + 4]), at - burst * interval, was, horizon
       if not (version and seen and free and was and version >= ARGV[k + 2] + 0) then break end
-      if seen > now or now - seen > STEP and clock ~= 0 and not (now - clock <= STEP) then break end -- the clock has stepped
+      if seen > now or (now - seen > STEP or seen % 1 > 0) and clock ~= 0 and not (now - clock <= STEP) then break end -- the clock has stepped
       if free + part < full then
         free = floor(full)
         part = full - free

@@ -106,6 +106,7 @@ type State struct {
 	steppedBack                     float64 // by how much the clock has stepped back in the last minute
 	steppedAt, steppedTill          float64 // the version that the state had then, and when that minute is over
 	isNew                           bool    // it had no state
+	blind                           bool    // its last caller, the first after a rest, could not know whether the clock has stepped
 	setUntil, paused, held, resumed float64
 	closed                          float64 // until when all that is spent without Redis is counted
 	probe                           float64 // when a call may probe the hard stop; 0: there is no stop
@@ -270,17 +271,26 @@ func (c *call) step(s *State, l Limit) {
 		if l.Version > 0 && l.Version < s.steppedAt { // the caller has had no reply since the clock stepped back
 			ahead += s.steppedBack
 		}
-		if ahead = min(c.Now-s.seen, ahead); clock > 0 && ahead > 1e6 {
+		if !s.blind {
+			ahead = min(c.Now-s.seen, ahead)
+		}
+		if clock > 0 && ahead > 1e6 {
 			micros = ahead
 		}
 		if c.Now > s.steppedTill {
 			s.steppedBack, s.steppedAt = 0, 0
 		}
 	}
+	hidden := s.blind && micros > 0
+	s.blind = micros == 0 && (s.blind || c.Now-s.seen > 1e6) && l.Version == 0 && (s.kind == "p" || s.kind == "w")
 	if micros == 0 {
 		return
 	}
-	s.head, s.urgent = "", 0
+	if s.head = ""; hidden {
+		c.remember(s, l.Reach, true)
+		return
+	}
+	s.urgent = 0
 	switch s.kind {
 	case "p", "w":
 		s.advance(micros)

@@ -37,6 +37,7 @@ var planted = []struct {
 	{"turns that are out are forgotten with the data", "if unknown then atLeast(l, now + AHEAD) end\nend\n\n-- record", "end\n\n-- record", "safe", "flush"},
 	{"lost data is a full bucket", "l.meter.remember(l, l.brings, other", "l.meter.remember(l, '', false and other", "safe", "failover-memory"},
 	{"a limit whose keys have expired by a step of the clock is full", "if l.fresh and l.meter.refills and l.clock > 0 and now - l.clock > STEP then", "if false then", "safe", "clock-ahead-keys-expire"},
+	{"a caller that is new hides a step of the clock", "l.blind and now - 0.5 or now", "now", "safe", "clock-ahead-resume-first"},
 	{"a limit that is new on another server is full", " or l.fresh and moved", "", "safe", "lost-limits-nobody-listens"},
 	{"another server's data is believed", "local other = run ~= '' and l.run ~= '' and l.run ~= run", "local other = false", "safe", "failover-memory"},
 	{"a hard stop is probed by each call", "due <= now + every then goes = false end", "false then goes = false end", "safe", "stops-that-are-probed"},

@@ -83,7 +83,7 @@ var incompatible = []struct {
 	in   string
 }{
 	{"a field of the state has another name", []string{"'nextFreeTicketMicros'", "'nextFree'"}, "safe", "mixed-paced.txt"},
-	{"a field of the state has another unit", []string{"l.version + 1, now\n", "l.version + 1, now / 1000\n", "was[1], was[2], was[3]", "was[1], was[2] * 1000, was[3]"}, "safe", "mixed-paced.txt"},
+	{"a field of the state has another unit", []string{"l.blind and now - 0.5 or now\n", "floor(now / 1000)\n", "was[1], ceil(was[2]), was[3]", "was[1], was[2] * 1000, was[3]"}, "safe", "mixed-paced.txt"},
 	{"the queue has another value", []string{"'%d %d %s %.0f %d %d %.0f %.0f %d'", "'%d %d %s %.0f %d %d %.0f %.0f %d 0'", "(%S+) (%S+) (%S+)$')", "(%S+) (%S+) (%S+)')"}, "true", "mixed-paced.txt"},
 	{"the packed field of a quota has another order", []string{"l.edge[1], l.used[1], l.edge[2], l.used[2]", "l.edge[1], l.edge[2], l.used[1], l.used[2]", "'window', 'usedThen', 'after', 'usedAfter'", "'window', 'after', 'usedThen', 'usedAfter'"}, "used", "mixed-quota.txt"},
 	{"the packed field of a rolling limit has another order", []string{"l.used, l.moment, l.offset) end", "l.moment, l.used, l.offset) end", "'used', 'moment', 'offset'", "'moment', 'used', 'offset'"}, "safe", "mixed-rolling.txt"},
