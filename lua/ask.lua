@@ -124,7 +124,8 @@ local function wait(parts, item)
   for k, p in ipairs(parts) do
     local l = p.l
     if k ~= which or books then
-      if leave(l, p.place, p.cost) and (p.called or 0) < ROW then callHead(l, (p.called or 0) + 1) end
+      local first = p.placed and head(l) == p.place
+      if leave(l, p.place, p.cost) and first and (p.called or 0) < ROW then callHead(l, (p.called or 0) + 1) end
     elseif call('ZADD', l.places, 'NX', format('%.17g', p.tag), p.place) == 1 then
       l.renews = l.renews or l.card == 0
       -- A tag later than now that the state does not know: the clock stepped back, and the state was lost. Other

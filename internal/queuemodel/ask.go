@@ -250,7 +250,8 @@ func (c *call) wait(item Item, id string, parts []Part, limits []*State, tags []
 		}
 		s.latest = max(s.latest, math.Ceil(latest))
 		if answer.Status == 3 || i != slowest {
-			if s.leave(id, p.Cost) && c.rows[s] < row {
+			first := len(s.places) > 0 && s.places[0].id == id
+			if s.leave(id, p.Cost) && first && c.rows[s] < row {
 				c.callHead(s, c.rows[s]+1)
 			}
 		} else if s.placed(id, p.Cost) == nil {
