@@ -1,9 +1,13 @@
 package bubble_test
 
 import (
+	"context"
 	"sync"
 	"testing"
+	"testing/synctest"
 
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/fleetpace/fleetpace/internal/bubble"
@@ -28,4 +32,16 @@ func TestDialsAsTheTestEnds(t *testing.T) {
 		})
 	}
 	dials.Wait()
+}
+
+// A client that dials after its test has ended waits for nothing: a bubble may not end before all that waits in it.
+func TestNoDialOutlivesItsBubble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var late *redis.Client
+		t.Cleanup(func() { // after those of the bubble
+			go func() { assert.Error(t, late.Ping(context.Background()).Err()) }()
+			synctest.Wait()
+		})
+		late = redis.NewClient(bubble.New(t).Client().Options())
+	})
 }
