@@ -19,11 +19,13 @@ import (
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// copier keeps the last ask of a process, to send it once more.
+// copier keeps the last ask of a process, to send it once more. It knows when the process looked last
+// at which calls hold slots.
 type copier struct {
 	*bubble
-	mu   sync.Mutex
-	sent []byte
+	mu     sync.Mutex
+	sent   []byte
+	looked time.Time
 }
 
 // copied is a connection whose asks are kept.
@@ -33,11 +35,14 @@ type copied struct {
 }
 
 func (c copied) Write(b []byte) (int, error) {
+	c.c.mu.Lock()
 	if bytes.Contains(b, []byte(lua.Ask.Hash())) {
-		c.c.mu.Lock()
 		c.c.sent = bytes.Clone(b)
-		c.c.mu.Unlock()
 	}
+	if bytes.Contains(b, []byte("\r\nzrange\r\n")) {
+		c.c.looked = time.Now()
+	}
+	c.c.mu.Unlock()
 	return c.Conn.Write(b)
 }
 
@@ -56,6 +61,19 @@ func (c *copier) client() *redis.Client {
 	})
 	c.Cleanup(func() { _ = client.Close() })
 	return client
+}
+
+// look waits until the process has looked later than a time.
+func (c *copier) look(than time.Time) {
+	for {
+		c.mu.Lock()
+		done := c.looked.After(than)
+		c.mu.Unlock()
+		if done {
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
 }
 
 // again sends the ask once more.

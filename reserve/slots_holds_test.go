@@ -149,6 +149,32 @@ func TestACopyOfAnAskAfterItsEndHoldsNoSlot(t *testing.T) {
 	}
 }
 
+// A copy of an ask comes right after the process has looked which calls hold slots. The less the slots are
+// used, the later the process looks again.
+func TestACopyOfAnAskAfterALookHoldsNoSlot(t *testing.T) {
+	for kind := range slotsOf {
+		for _, late := range []time.Duration{0, 2 * time.Second, 4500 * time.Millisecond, 5 * time.Second} {
+			t.Run(fmt.Sprintf("%s, %v late", kind, late), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					b := newBubble(t)
+					c := &copier{bubble: b}
+					r, _, free := holdingOf(t, b, c.client(), kind)
+					time.Sleep(100 * time.Millisecond)
+					r.Release()
+					released := time.Now()
+					c.look(released.Add(late))
+					c.again()
+					came := time.Since(released)
+					took, err := free()
+					require.NoError(t, err)
+					require.LessOrEqual(t, took, 7*time.Second, "the copy came after %v", came)
+					t.Logf("free %v after the copy, which came after %v", took, came)
+				})
+			})
+		}
+	}
+}
+
 // An operator takes slots away from a call. It is told, and does not take them back: not after an
 // outage either.
 func TestFreedSlotsStayFree(t *testing.T) {

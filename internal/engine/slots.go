@@ -131,6 +131,10 @@ const (
 	// ends before that.
 	unneeded = 5 * time.Second
 
+	// remembered is how long the process knows which calls have released their slots. Meanwhile it does not wait
+	// longer than unneeded between two comparisons: it frees at once the slots that a late copy of an ask takes.
+	remembered = 4 * unneeded
+
 	mostAudits = 512                  // limits that are compared after a heartbeat
 	mostHeld   = 1000                 // calls of a limit that are compared: the oldest ones, as lost slots stay
 	perHolder  = 5 * time.Millisecond // how much longer the pause is for each call that holds slots
@@ -142,8 +146,8 @@ const (
 // audit is what the process has seen of its slots of one limit.
 type audit struct {
 	limit *wire.Limit
-	used  bool // since the last comparison
-	last  time.Time
+	used  time.Time // when the process last held slots, as a heartbeat saw it
+	last  time.Time // when the last comparison was answered
 	next  time.Time
 	pause time.Duration   // between the last comparison and the next one
 	seen  map[int64]sight // calls that hold slots and do not use them, by number
@@ -160,12 +164,12 @@ type sight struct {
 // nobody has used the limit for long.
 func (e *Engine) auditOf(l *wire.Limit, now time.Time) {
 	if a := e.audits[l.Keys[0]]; a != nil {
-		if a.used = true; a.pause > every/2 {
+		if a.used = now; a.pause > every/2 {
 			a.pause, a.next = every/2, earlier(a.next, now.Add(every/2))
 		}
 		return
 	}
-	e.audits[l.Keys[0]] = &audit{limit: l, used: true, pause: every}
+	e.audits[l.Keys[0]] = &audit{limit: l, used: now, pause: every}
 }
 
 // holdersOf returns the calls that hold slots, by limit and number.
@@ -226,7 +230,7 @@ func (e *Engine) auditSlots(now time.Time) {
 
 func (e *Engine) compareSlots(due []*audit, held []wire.HeldBy, before map[string]map[int64]*slots, asked, now time.Time) {
 	after, over := e.holdersOf(now), map[int64]time.Time{}
-	for len(e.released) > 0 && now.Sub(e.released[0].at) > 2*unneeded {
+	for len(e.released) > 0 && now.Sub(e.released[0].at) > remembered {
 		e.released = e.released[1:]
 	}
 	for _, r := range e.released {
@@ -283,12 +287,15 @@ func (e *Engine) findUnused(a *audit, held wire.HeldBy, before, after map[int64]
 			s.unsure = true
 		}
 	}
-	if a.pause = min(2*a.pause, audited); a.used || len(seen)+len(before) > 0 {
+	idle := now.Sub(a.used)
+	if a.pause = min(2*a.pause, audited); idle < now.Sub(a.last) || len(seen)+len(before) > 0 {
 		a.pause = every / 2
+	} else if idle < remembered {
+		a.pause = min(a.pause, unneeded)
 	} else if a.pause == audited {
 		delete(e.audits, a.limit.Keys[0])
 	}
-	a.used, a.seen, a.last, a.next = false, seen, now, now.Add(a.pause+time.Duration(held.Count)*perHolder)
+	a.seen, a.last, a.next = seen, now, now.Add(a.pause+time.Duration(held.Count)*perHolder)
 	return left
 }
 
