@@ -187,15 +187,17 @@ local function askOne(answer, item, parts)
     local due = item.id and item.patience < 0 and huge or agree(parts)
     local last = at + (item.waits and horizon or 0) -- how far ahead a turn may be given
     -- Processes with longer horizons would have the permits of the head again and again: it has as long a one. Its turn
-    -- costs another limit no more than the turns do that others have, or its bucket bears it.
-    local called
+    -- costs another limit no more than the turns do that others have, or its bucket bears it. It is directly behind those.
+    local called, step = nil, 0
     for _, p in ipairs(item.waits and parts or {}) do
       p.called = p.l.meter.lost and p.l.called == item.call and p.l.row
       called = called or p.called
+      step = max(step, p.l.kind == 'p' and p.cost * p.l.a or 0)
     end
     if called and #parts == 1 then last = max(last, min(at + FARTHEST, now + AHEAD)) end
     for _, p in ipairs(#parts > 1 and item.waits and parts or {}) do
-      local ahead = called and p.l.kind == 'p' and 2 * (p.l.free + p.l.part - at) or 0
+      local spent = called and p.l.kind == 'p' and p.l.free + p.l.part - at or 0
+      local ahead = spent + min(spent, step)
       local bears = called and p.l.kind == 'p' and due - (p.l.b - p.cost) * p.l.a <= at
       local others = p.l.kind == 'p' and p.l.card > 0 and callOf((head(p.l))) ~= item.call
       if p.l.meter.overflows(p.l, due, others) and not bears then last = ahead > near and min(last, at + ahead) or at + near end

@@ -133,10 +133,13 @@ func (c *call) now(item Item, id string, parts []Part, limits []*State) (float64
 	if item.Now {
 		ahead = 0
 	} else {
-		called := false
-		for _, s := range limits {
+		called, step := false, 0.0
+		for i, s := range limits {
 			if s.paces() && s.called == id {
 				called, c.rows[s] = true, s.row
+			}
+			if s.kind == "p" {
+				step = max(step, parts[i].Cost*s.a)
 			}
 		}
 		if called && len(parts) == 1 {
@@ -145,8 +148,8 @@ func (c *call) now(item Item, id string, parts []Part, limits []*State) (float64
 		for i, s := range limits {
 			bears := called && s.kind == "p" && due-(s.b-parts[i].Cost)*s.a <= c.at
 			if len(parts) > 1 && s.overflows(due, len(s.places) > 0 && s.places[0].id != id) && !bears {
-				if others := 2 * (s.free + s.part - c.at); called && s.kind == "p" && others > c.Near {
-					ahead = min(ahead, others)
+				if spent := s.free + s.part - c.at; called && s.kind == "p" && spent+min(spent, step) > c.Near {
+					ahead = min(ahead, spent+min(spent, step))
 				} else {
 					ahead = c.Near
 				}
