@@ -98,7 +98,7 @@ local function recall(l, epoch)
     forgetPlaces(l)
   end
   -- The keys of a limit that was in use may have expired as the clock stepped ahead.
-  if l.fresh and l.meter.refills and l.clock > 0 and now - l.clock > STEP then l.meter.remember(l, '', true) end
+  if l.fresh and l.meter.refills and l.clock > 0 and now - l.clock > STEP then l.meter.remember(l, '', true, now - l.clock) end
   if run ~= '' then l.run = run end
 end
 

@@ -94,10 +94,12 @@ function rare.close(l, moment)
 end
 
 function rare.fresh(l) l.free, l.part = floor(empty(l, at)), 0 end
-function rare.remember(l, reach, unknown)
+-- Keys that a step of the clock ahead has made expire would have been there for as long as the bucket was not full. So the
+-- bucket lacks no more than the step.
+function rare.remember(l, reach, unknown, stepped)
   local micros = tonumber(reach)
   if micros then atLeast(l, at + micros) end
-  if unknown then atLeast(l, now + AHEAD) end
+  if unknown then atLeast(l, min(now + AHEAD, l.free + l.part + (stepped or huge))) end
 end
 
 -- record is called before a spending whose cost is settled later. The first spendings get no refund while

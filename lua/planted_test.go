@@ -88,7 +88,7 @@ var planted = []struct {
 	{"a cost above the burst is not refused", "ask", "if p.cost > most then", "if false then", false, 0},
 	{"another server's data is believed", "ask", "local other = run ~= '' and l.run ~= '' and l.run ~= run", "local other = false", false, 38},
 	{"lost data is a full bucket", "ask", "l.meter.remember(l, l.brings, other", "l.meter.remember(l, '', false and other", true, 149},
-	{"turns that are out are forgotten with the data", "ask", "if unknown then atLeast(l, now + AHEAD) end\nend\n\n-- record", "end\n\n-- record", false, 0},
+	{"turns that are out are forgotten with the data", "ask", "if unknown then atLeast(l, min(now + AHEAD, l.free + l.part + (stepped or huge))) end\nend\n\n-- record", "end\n\n-- record", false, 0},
 	{"a clock that went back makes all wait", "ask", "if l.seen > now then return now - (l.brought", "if l.seen > now then return 0 * (l.brought", false, 2},
 	{"a clock that jumped fills the buckets", "ask", "return l.clock > 0 and ahead > STEP and ahead or 0", "return 0", true, 1},
 	{"turns go back twice", "leave", "ask, size = keep > 0 and format(", "ask, size = ask or format(", false, 14},

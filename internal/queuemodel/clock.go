@@ -1,5 +1,7 @@
 package queuemodel
 
+import "math"
+
 // step moves all moments of a limit by as much as Redis's clock has stepped.
 func (c *call) step(s *State, l Limit) {
 	micros, clock := 0.0, l.Clock
@@ -29,7 +31,7 @@ func (c *call) step(s *State, l Limit) {
 		return
 	}
 	if s.head = ""; hidden {
-		c.remember(s, l.Reach, true)
+		c.remember(s, l.Reach, true, math.Inf(1))
 		return
 	}
 	s.urgent = 0

@@ -301,7 +301,7 @@ func (c *call) reach(s *State) []float64 {
 	}
 }
 
-func (c *call) remember(s *State, reach []float64, unknown bool) {
+func (c *call) remember(s *State, reach []float64, unknown bool, stepped float64) {
 	switch s.kind {
 	case "p":
 		if len(reach) > 0 {
@@ -342,7 +342,9 @@ func (c *call) remember(s *State, reach []float64, unknown bool) {
 			s.last = nil
 		}
 	}
-	if unknown {
+	if unknown && s.kind == "p" {
+		s.atLeast(min(c.Now+ahead, s.free+s.part+stepped))
+	} else if unknown {
 		s.atLeast(c.Now + ahead)
 	}
 }

@@ -269,7 +269,7 @@ func (c *call) recall(s *State, l Limit, isFresh bool) {
 	if epoch > 0 && (lost || epoch != s.epoch) || other {
 		paced, free := s.kind == "p" || s.kind == "w", s.free
 		young := paced && len(l.Reach) > 0 && l.Reach[0] > -c.life(s)-2*renew
-		c.remember(s, l.Reach, other || lost && young)
+		c.remember(s, l.Reach, other || lost && young, math.Inf(1))
 		if young && !lost && epoch < s.epoch {
 			s.atLeast(min(s.epoch, c.Now) + ahead)
 		}
@@ -293,7 +293,7 @@ func (c *call) recall(s *State, l Limit, isFresh bool) {
 		}
 	}
 	if isFresh && (s.kind == "p" || s.kind == "w") && l.Clock > 0 && c.Now-l.Clock > 1e6 {
-		c.remember(s, nil, true)
+		c.remember(s, nil, true, c.Now-l.Clock)
 	}
 	if c.Run != "" {
 		s.run = c.Run

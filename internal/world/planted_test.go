@@ -34,7 +34,7 @@ var planted = []struct {
 	{"a slot is never free again", "local since = release(l, who, l.clock)\n  if not since then return 0 end", "do return 0 end\n  local since = 0", "used", 6},
 	{"slots of the living go", "if beat and beat < 0 or not beat and", "if beat or", "safe", 6},
 	{"the reports of processes never expire", "call('HSET', reports, me, report) == 1 then call('PEXPIRE', reports, life) end", "call('HSET', reports, me, report) then end", "clean", 2},
-	{"turns that are out are forgotten with the data", "if unknown then atLeast(l, now + AHEAD) end\nend\n\n-- record", "end\n\n-- record", "safe", "flush"},
+	{"turns that are out are forgotten with the data", "if unknown then atLeast(l, min(now + AHEAD, l.free + l.part + (stepped or huge))) end\nend\n\n-- record", "end\n\n-- record", "safe", "flush"},
 	{"lost data is a full bucket", "l.meter.remember(l, l.brings, other", "l.meter.remember(l, '', false and other", "safe", "failover-memory"},
 	{"a limit whose keys have expired by a step of the clock is full", "if l.fresh and l.meter.refills and l.clock > 0 and now - l.clock > STEP then", "if false then", "safe", "clock-ahead-keys-expire"},
 	{"a caller that is new hides a step of the clock", "l.blind and now - 0.5 or now", "now", "safe", "clock-ahead-resume-first"},
