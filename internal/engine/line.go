@@ -33,6 +33,7 @@ type line struct {
 	asked   int      // How many new calls batches ask for.
 	stale   int      // For how many of these the answers may be older than the news …
 	news    int64    // … which Redis published at this time of its clock, at the latest.
+	brings  bool     // All its places ask once, as Redis has lost their tags: see bringTags.
 	unused  []*Turn  // Turns that no call of the line needs. They are returned, or stay for calls that come.
 	back    []string // By part, asks whose answers are lost for good: Redis takes back their turns with the next ask.
 	done    []*Turn  // Turns that no longer hold their slots. Without a process: calls that may still have a place.

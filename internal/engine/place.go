@@ -96,7 +96,8 @@ func (l *line) take(now time.Time, t *times, most int) (places []*place, fresh i
 
 // near returns places whose forecasts are near, no more than most. It takes each limit by itself, as a place at
 // another limit says nothing about it. If a place at the limit asks, the first place that is too far away to be
-// given a turn asks, too. The answer moves the forecasts of the places behind it.
+// given a turn asks, too. The answer moves the forecasts of the places behind it. While places bring their tags, each stale
+// place asks, whatever the forecasts of the places before it are.
 func (l *line) near(now time.Time, t *times, most int) (near []*place) {
 	var some, over limitSet
 	ask := func(p *place) {
@@ -104,12 +105,12 @@ func (l *line) near(now time.Time, t *times, most int) (near []*place) {
 		near = append(near, p)
 	}
 	for _, p := range l.needed() {
-		if len(near) == most || l.all(over) {
+		if len(near) == most || l.all(over) && !l.brings {
 			break
 		}
 		at := setOf(p.limit)
 		switch {
-		case p.asking, over.has(at):
+		case p.asking, over.has(at) && !(l.brings && p.stale):
 		case !l.asks(p, t).After(now), l.mayShare(p, now, t), some.has(at) && !p.close && (l.slots == nil || l.atSlots(p.limit)) && p.forecast.Sub(now) <= min(t.lead+together, t.reach()):
 			ask(p)
 			some |= at
@@ -122,6 +123,7 @@ func (l *line) near(now time.Time, t *times, most int) (near []*place) {
 			over |= at
 		}
 	}
+	l.brings = l.brings && slices.ContainsFunc(l.needed(), func(p *place) bool { return p.stale })
 	return near
 }
 
@@ -135,10 +137,10 @@ func (l *line) asksAt(t *times) (when time.Time, ok bool) {
 	}
 	var seen limitSet
 	for _, p := range l.needed() {
-		if l.all(seen) {
+		if l.all(seen) && !l.brings {
 			break
 		}
-		if at := setOf(p.limit); !p.asking && !seen.has(at) {
+		if at := setOf(p.limit); !p.asking && (!seen.has(at) || l.brings && p.stale) {
 			seen |= at
 			if moment := l.asks(p, t); !ok || moment.Before(when) {
 				when, ok = moment, true

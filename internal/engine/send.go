@@ -188,6 +188,7 @@ func (e *Engine) Heard(c *wire.Call, r *wire.Reply, sent, arrived time.Time) (at
 func (e *Engine) bringTags(key string) {
 	for _, l := range e.inUse {
 		if l.isAt(key) && l.need.Flow.Weight > 0 {
+			l.brings = true
 			l.refresh(-1, len(l.places))
 		}
 	}
