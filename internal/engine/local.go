@@ -14,11 +14,11 @@ import (
 // serve lets calls of a line through as Config.Away says, and sets the alarm for the next one.
 func (e *Engine) serve(l *line, now time.Time) {
 	e.refuseOtherKind(l)
-	switch e.cfg.Away {
-	case AwayWait:
-		return
-	case AwayFail:
+	switch {
+	case e.cfg.Away == AwayFail:
 		l.failAll(e.cfg.Errors.Away)
+		return
+	case e.cfg.Away == AwayWait, e.outage.tells:
 		return
 	}
 	for len(l.waiting) > 0 {

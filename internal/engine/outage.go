@@ -32,6 +32,7 @@ type outage struct {
 	spent map[*wire.Limit]*spent
 	probe alarm
 	looks bool // an attempt to reach Redis is under way
+	tells bool // what was spent is on its way to Redis: nobody would count what is spent meanwhile
 }
 
 const (
@@ -97,7 +98,7 @@ func (e *Engine) probe(now time.Time) {
 
 // comeBack tells Redis what was spent without it: see away in settle.lua.
 func (e *Engine) comeBack(now time.Time) {
-	e.outage.looks = true
+	e.outage.looks, e.outage.tells = true, true
 	b := e.batch(Settle)
 	b.Call.Caller = e.caller(e.clock.times(now))
 	for _, l := range slices.SortedFunc(maps.Keys(e.outage.spent), func(a, b *wire.Limit) int { return cmp.Compare(a.Keys[0], b.Keys[0]) }) {
@@ -125,7 +126,10 @@ func (e *Engine) comeBack(now time.Time) {
 	b.failed = func(now time.Time, err error) {
 		e.breaker.record(now, err)
 		if fault.Away(err) && !e.breaker.hopeless(err) {
-			e.outage.looks = false
+			e.outage.looks, e.outage.tells = false, false
+			for _, l := range e.inUse {
+				l.touch()
+			}
 			return
 		}
 		e.isBack(now)
