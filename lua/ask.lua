@@ -63,7 +63,7 @@ local function spendAll(parts, due, item)
     if l.virtual > 0 then shares().served(l, p.tag) end
     p.record = item.settles and l.meter.record(l, due)
     l.meter.spend(l, p.cost, due, item.call, item.what)
-    local earlier = l.meter.earlier and l.meter.earlier(l, mine == asked) or ''
+    local earlier = l.meter.earlier and l.meter.earlier(l) or ''
     l.last = format('%s %.0f %.0f%s', asked, l.lastCost + p.cost, ceil(due), earlier)
     usable = min(usable, l.meter.usable(l, p.cost, due))
     if item.id then bookings().had(l, item.id, p) end

@@ -60,13 +60,13 @@ end
 function quota.spend(l, cost, at)
   local k = window(l, at)
   if l.used[k] then l.used[k] = l.used[k] + cost end
-  if l.lastDue and window(l, l.lastDue) ~= k then l.lastCost = 0 end -- the permits of a turn in another window do not come back
+  if l.lastDue and window(l, l.lastDue) ~= k then l.lastCost, l.lastDue = 0, nil end -- its permits come back in their own window
 end
 
--- earlier is the part of `last` with spendings before that of this ask. Permits of a quota come back from any of them,
--- as it does not matter in which order they were spent. The largest ones of the last seconds are kept.
-function quota.earlier(l, has)
-  if has then return match(l.last, ';.*') or '' end
+-- earlier is the part of `last` with spendings before that of this ask in this window. Permits of a quota come back from
+-- any of them, as it does not matter in which order they were spent. The largest ones of the last seconds are kept.
+function quota.earlier(l)
+  if l.lastDue then return match(l.last, ';.*') or '' end
   local all, least = {}, 1
   for one, cost, due in gmatch(l.last, '([^ ;]+ [^ ;]+ ([^ ;]+) ([^ ;]+))') do
     if tonumber(due) > now - RENEW then

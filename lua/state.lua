@@ -72,12 +72,21 @@ local function endShares(l)
 end
 
 -- giveBack undoes the last spending down to `keep` permits, if the ask made it, or an earlier one of a quota: see
--- earlier of quota.lua. It returns how many permits came back.
+-- earlier of quota.lua. Of an ask that spent permits in two windows, the later spending comes back first. It returns how
+-- many permits came back.
 local function giveBack(l, who, keep)
-  local asks, size = {}, 0
+  local asks, size, rest = {}, 0, 0
+  for one, cost in gmatch(l.last, '([^ ;]+ [^ ;]+) ([^ ;]+)') do
+    if who == one then rest = rest + tonumber(cost) end
+  end
   for ask, one, cost, due in gmatch(l.last, '(([^ ;]+ [^ ;]+) ([^ ;]+) ?([^ ;]*))') do
-    if one == who and size == 0 and tonumber(cost) > keep and l.meter.unspend(l, cost - keep, tonumber(due) or at) then
-      ask, size = keep > 0 and format('%s %.0f %s', one, keep, due), cost - keep
+    if one == who then
+      cost = tonumber(cost)
+      rest = rest - cost
+      local stays = max(0, keep - rest)
+      if cost > stays and l.meter.unspend(l, cost - stays, tonumber(due) or at) then
+        ask, size = stays > 0 and format('%s %.0f %s', one, stays, due), size + cost - stays
+      end
     end
     asks[#asks + 1] = ask or nil
   end

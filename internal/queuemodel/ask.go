@@ -323,10 +323,7 @@ func (c *call) turn(item Item, id string, parts []Part, limits []*State, tags []
 	for i, p := range parts {
 		s := limits[i]
 		who := c.Process + " " + strconv.Itoa(c.Serial)
-		last, earlier := s.earlier(c.Now, who)
-		if s.kind == "q" && last.cost > 0 && s.windowAt(last.due) != s.windowAt(due) {
-			last.cost = 0 // the permits of a turn in another window do not come back
-		}
+		last, earlier := s.earlier(c.Now, who, due)
 		s.leave(id, p.Cost)
 		c.served(s, p.Tag)
 		if item.Settles {
@@ -348,10 +345,10 @@ func (c *call) turn(item Item, id string, parts []Part, limits []*State, tags []
 	return Answer{Status: 1, Wait: math.Ceil(due - c.at), Usable: math.Floor(usable - c.at), Tags: tags}
 }
 
-// earlier returns the last spending, if the same ask made it, and those before it that may come back: of a quota, the
-// eight largest ones of the last seconds.
-func (s *State) earlier(now float64, who string) (last ask, all []ask) {
-	if len(s.last) > 0 && s.last[0].of == who {
+// earlier returns the last spending, if the same ask made it in the window of a moment, and those before it that may
+// come back: of a quota, the eight largest ones of the last seconds.
+func (s *State) earlier(now float64, who string, due float64) (last ask, all []ask) {
+	if len(s.last) > 0 && s.last[0].of == who && (s.kind != "q" || s.windowAt(s.last[0].due) == s.windowAt(due)) {
 		return s.last[0], s.last[1:]
 	}
 	least := 0

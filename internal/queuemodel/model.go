@@ -328,16 +328,23 @@ func (c *call) become(s *State, a, b float64) {
 	s.a, s.b = a, b
 }
 
-func (c *call) giveBack(s *State, who string, keep float64) float64 {
-	for k := range s.last {
-		if size := s.last[k].cost - keep; s.last[k].of == who && size > 0 && s.kind != "s" {
-			c.unspend(s, size, s.last[k].due)
-			c.sooner(s)
-			if s.last[k].cost = keep; keep == 0 {
-				s.last = slices.Delete(s.last, k, k+1)
+func (c *call) giveBack(s *State, who string, keep float64) (size float64) {
+	if s.kind == "s" {
+		return 0
+	}
+	for k := len(s.last) - 1; k >= 0; k-- { // of one ask, the spendings of later windows come back first
+		if a := &s.last[k]; a.of == who {
+			stays := min(a.cost, keep)
+			if a.cost > stays {
+				c.unspend(s, a.cost-stays, a.due)
+				size += a.cost - stays
 			}
-			return size
+			a.cost, keep = stays, keep-stays
 		}
 	}
-	return 0
+	if size > 0 {
+		c.sooner(s)
+		s.last = slices.DeleteFunc(s.last, func(a ask) bool { return a.cost == 0 })
+	}
+	return size
 }

@@ -26,7 +26,7 @@ var mistakes = []struct {
 	{what: "a turn may be used for too long", world: "calm", law: "safe", from: "l.free + l.part + (l.b - cost) * l.a", to: "l.free + l.part + l.b * l.a"},
 	{what: "newcomers overtake", world: "gone", law: "in order", from: "if not tag then return huge end", to: "if not tag then return at end"},
 	{what: "a place that is left stays", world: "calm", law: "over", from: "if l.card > 0 and erase('ZREM', l.places, place) == 1 then", to: "if false then"},
-	{what: "turns go back twice", world: "lost", law: "safe", from: "ask, size = keep > 0 and format(", to: "ask, size = ask or format("},
+	{what: "turns go back twice", world: "lost", law: "safe", from: "ask, size = stays > 0 and format(", to: "ask, size = ask or format("},
 	{what: "all come at once after a pause", world: "pause", law: "safe", from: "advance(l, -min(l.held, l.paused - now))", to: "advance(l, -l.held)"},
 	{what: "what a pause has taken goes back", world: "pause", law: "safe", from: "    l.part = free - l.free\n    l.last = ''", to: "    l.part = free - l.free"},
 	{what: "turns go back to a slower limit", world: "set", law: "safe", from: "  if a > l.a then l.last = '' end\n  if l.low", to: "  if l.low"},
