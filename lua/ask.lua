@@ -123,7 +123,6 @@ local function wait(parts, item)
   if not books then told = comesBack(parts[which].l, near, told, parts[which].old or parts[which].placed) end
   for k, p in ipairs(parts) do
     local l = p.l
-    askedAgain(l, item.call, p.cost) -- before the next head is called
     if k ~= which or books then
       local first = p.placed and head(l) == p.place
       if leave(l, p.place, p.cost) and first and (p.called or 0) < ROW then callHead(l, (p.called or 0) + 1) end
@@ -136,6 +135,7 @@ local function wait(parts, item)
     end
     if item.id then bookings().book(l, item.id, p.cost, k == which and books and p.tag or -p.tag, latest) end
     l.latest = max(l.latest, ceil(latest))
+    askedAgain(l, item.call, p.cost)
   end
   return books and 3 or 0, told, which
 end

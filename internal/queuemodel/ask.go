@@ -252,9 +252,6 @@ func (c *call) wait(item Item, id string, parts []Part, limits []*State, tags []
 			c.keep(s, booking{item.ID, p.Cost, p.Tag, answer.Status == 3 && i == slowest}, latest)
 		}
 		s.latest = max(s.latest, math.Ceil(latest))
-		if s.head == id {
-			s.since, s.called = math.Ceil(max(c.at, c.ahead(s, 0, p.Cost))), ""
-		}
 		if answer.Status == 3 || i != slowest {
 			first := len(s.places) > 0 && s.places[0].id == id
 			if s.leave(id, p.Cost) && first && c.rows[s] < row {
@@ -267,6 +264,9 @@ func (c *call) wait(item Item, id string, parts []Part, limits []*State, tags []
 			}
 			s.seq = max(s.seq, p.Tag)
 			s.sort()
+		}
+		if s.head == id {
+			s.since, s.called = math.Ceil(max(c.at, c.ahead(s, 0, p.Cost))), ""
 		}
 	}
 	return answer
