@@ -160,7 +160,7 @@ end
 local function forward(l, tag, place, cost, flow, back, settles)
   if flow.urgent > 0 then return tag end
   local ends, from, to = stretch(l, flow.name)
-  if not back and tag > max(ends, l.dense) and tag > -tonumber(call('ZSCORE', l.flows, '~' .. flow.name) or 0) then
+  if not back and tag >= max(ends, l.dense) and tag > -tonumber(call('ZSCORE', l.flows, '~' .. flow.name) or 0) then
     return fairTag(l, cost, flow, settles)
   end
   local size = share(l, cost, flow.weight)

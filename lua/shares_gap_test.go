@@ -64,3 +64,22 @@ func TestUrgentCallsGoBeforeThoseThatWaitedElsewhere(t *testing.T) {
 		require.Equal(t, []string{"p:10:1:0:"}, first)
 	})
 }
+
+// A state begins anew, and the waiting calls of a flow bring their tags. Each of them keeps its own tag, and a new call is
+// behind them.
+func TestCallsOfAFlowKeepTheirTagsAfterALoss(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
+		s, who, limits := backlog(t, server.Client(t), queuemodel.Limit{Kind: "p", A: second, B: 1}, 0)
+		x := &queuemodel.Flow{Name: "x", Weight: 1}
+		var items []queuemodel.Item
+		for k := range 4 {
+			items = append(items, queuemodel.Item{Count: 1, Number: 1 + k, Parts: []queuemodel.Part{{Cost: 1, Tag: who.Now + float64(k)*second}}, Flow: x})
+		}
+		items = append(items, queuemodel.Item{Count: 1, Number: 5, Parts: []queuemodel.Part{{Cost: 1}}, Flow: x})
+		_, answers, err := s.Ask(who, limits, items)
+		require.NoError(t, err)
+		for k, a := range answers {
+			require.InDelta(t, who.Now+float64(k)*second, a.Tags[0], 1, k)
+		}
+	})
+}

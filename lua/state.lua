@@ -72,7 +72,7 @@ local function endShares(l)
 end
 
 -- giveBack undoes the last spending down to `keep` permits, if the ask made it, or an earlier one of a quota: see
--- earlier of quota.lua. Of an ask that spent permits in two windows, the later spending comes back first. It returns how
+-- earlier of quota.lua. If an ask has spent permits in two windows, the later spending comes back first. It returns how
 -- many permits came back.
 local function giveBack(l, who, keep)
   local asks, size, rest = {}, 0, 0

@@ -345,8 +345,8 @@ func (c *call) turn(item Item, id string, parts []Part, limits []*State, tags []
 	return Answer{Status: 1, Wait: math.Ceil(due - c.at), Usable: math.Floor(usable - c.at), Tags: tags}
 }
 
-// earlier returns the last spending, if the same ask made it in the window of a moment, and those before it that may
-// come back: of a quota, the eight largest ones of the last seconds.
+// earlier returns the last spending, if the same ask made it in the window of a moment. It also returns those before it
+// that may come back: of a quota, the eight largest ones of the last seconds.
 func (s *State) earlier(now float64, who string, due float64) (last ask, all []ask) {
 	if len(s.last) > 0 && s.last[0].of == who && (s.kind != "q" || s.windowAt(s.last[0].due) == s.windowAt(due)) {
 		return s.last[0], s.last[1:]

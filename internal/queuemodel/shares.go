@@ -194,7 +194,7 @@ func (s *State) waitsBefore(name string, from, tag float64) bool {
 // ended since.
 func (c *call) forward(s *State, tag float64, id string, cost float64, flow Flow, back, settles bool) float64 {
 	f := s.of(flow.Name)
-	if flow.Urgent == 0 && !back && tag > max(f.ends, s.dense, s.late[flow.Name]) {
+	if flow.Urgent == 0 && !back && tag >= max(f.ends, s.dense) && tag > s.late[flow.Name] {
 		return c.fairTag(s, cost, flow, settles)
 	}
 	size := s.share(cost, flow.Weight)
