@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"slices"
 	"time"
 
 	"github.com/fleetpace/fleetpace/reserve"
@@ -25,6 +24,7 @@ func draw(seed uint64) *plan {
 	p.until = max(p.until, 3*time.Second)
 	d.drawEvents()
 	d.drawStop()
+	d.drawJoints()
 	p.until = max(p.until, p.calm()+2*time.Second)
 	return p
 }
@@ -321,24 +321,28 @@ func (d *drawer) drawOperator() {
 	d.events = append(d.events, e)
 }
 
-// drawStop draws a hard stop, which a resume may end.
-func (d *drawer) drawStop() {
-	d = &drawer{d.source("hard stop", 0), d.plan}
-	if !d.chance(0.15) || !slices.ContainsFunc(d.processes, func(q processPlan) bool { return q.version != earlier }) {
+// joints is the first seed of histories whose events may meet. The gate plays seeds below it.
+const joints = 1000
+
+// drawJoints lets events begin about when others begin or end, and the minute of a quota end then.
+func (d *drawer) drawJoints() {
+	d = &drawer{d.source("joints", 0), d.plan}
+	if d.seed < joints || len(d.events) == 0 || !d.chance(0.3) {
 		return
 	}
-	e := event{at: d.moment(), what: hardStop, process: anybody, limit: d.IntN(len(d.limits)), by: d.duration(200*time.Millisecond, 5*time.Second)}
-	if d.chance(0.6) {
-		e.lasts = d.duration(100*time.Millisecond, 3*time.Second)
-	}
-	d.events = append(d.events, e)
-	if d.chance(0.4) { // few callers, as each call asks for all that wait
-		for i := range d.loads {
-			d.loads[i].callers = min(d.loads[i].callers, 1+d.IntN(3))
-		}
-	}
 	if d.chance(0.3) {
-		d.events = append(d.events, event{at: e.at + d.duration(time.Millisecond, e.by), what: resume, process: anybody, limit: e.limit})
+		d.policy = pick(d, reserve.PolicyOpen, reserve.PolicyLocal)
+	}
+	meet := func() time.Duration {
+		e := d.events[d.IntN(len(d.events))]
+		about := time.Duration((d.Float64() - 0.5) * float64(200*time.Millisecond))
+		return max(500*time.Millisecond, e.at+pick(d, 0, e.lasts)+about).Round(100 * time.Microsecond)
+	}
+	for i := range d.events[1:] {
+		d.events[i+1].at = meet()
+	}
+	if d.clock > 0 {
+		d.clock = time.Minute - meet()
 	}
 }
 

@@ -179,3 +179,24 @@ func (m *client) logStops() {
 		}
 	})
 }
+
+// drawStop draws a hard stop, which a resume may end.
+func (d *drawer) drawStop() {
+	d = &drawer{d.source("hard stop", 0), d.plan}
+	if !d.chance(0.15) || !slices.ContainsFunc(d.processes, func(q processPlan) bool { return q.version != earlier }) {
+		return
+	}
+	e := event{at: d.moment(), what: hardStop, process: anybody, limit: d.IntN(len(d.limits)), by: d.duration(200*time.Millisecond, 5*time.Second)}
+	if d.chance(0.6) {
+		e.lasts = d.duration(100*time.Millisecond, 3*time.Second)
+	}
+	d.events = append(d.events, e)
+	if d.chance(0.4) { // few callers, as each call asks for all that wait
+		for i := range d.loads {
+			d.loads[i].callers = min(d.loads[i].callers, 1+d.IntN(3))
+		}
+	}
+	if d.chance(0.3) {
+		d.events = append(d.events, event{at: e.at + d.duration(time.Millisecond, e.by), what: resume, process: anybody, limit: e.limit})
+	}
+}
