@@ -60,7 +60,8 @@ end
 function quota.spend(l, cost, at)
   local k = window(l, at)
   if l.used[k] then l.used[k] = l.used[k] + cost end
-  if l.lastDue and window(l, l.lastDue) ~= k then l.lastCost, l.lastDue = 0, nil end -- its permits come back in their own window
+  -- The permits of a turn in another window come back there.
+  if l.lastDue and window(l, l.lastDue) ~= k then l.lastCost, l.lastDue = 0, nil end
 end
 
 -- earlier is the part of `last` with spendings before that of this ask in this window. Permits of a quota come back from
