@@ -192,7 +192,7 @@ func (e *Engine) roomAt(key string, n int, news int64) {
 }
 
 // glanceNow makes the first calls of some lines ask if the process may miss news. Otherwise, it does so only
-// where the first place of a line sleeps.
+// where the first place of a line sleeps. If that place is asking, its answer is as good as that of another ask.
 func (e *Engine) glanceNow(now time.Time) {
 	if e.outage != nil {
 		return
@@ -200,7 +200,8 @@ func (e *Engine) glanceNow(now time.Time) {
 	hears := now.Sub(e.heard) <= deafAfter
 	first := int(e.cfg.Random() * float64(len(e.inUse)))
 	for k := range min(glances, len(e.inUse)) {
-		if l := e.inUse[(first+k)%len(e.inUse)]; !hears || l.sleeps(now) {
+		l := e.inUse[(first+k)%len(e.inUse)]
+		if needed := l.needed(); len(needed) > 0 && !needed[0].asking && (!hears || l.sleeps(needed[0], now)) {
 			l.refresh(-1, 1)
 		}
 	}

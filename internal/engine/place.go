@@ -155,12 +155,7 @@ func (l *line) asksAt(t *times) (when time.Time, ok bool) {
 // for a slot sleeps when three times have passed since it last asked. They are leastUnheard, twice the time to
 // its forecast, and the time that it had waited before. Its process may have missed the news of a slot, and
 // then its places leave the queue.
-func (l *line) sleeps(now time.Time) bool {
-	needed := l.needed()
-	if len(needed) == 0 || needed[0].asking {
-		return false
-	}
-	p := needed[0]
+func (l *line) sleeps(p *place, now time.Time) bool {
 	if l.atSlots(p.limit) {
 		return now.Sub(p.heard) >= max(leastUnheard, 2*p.forecast.Sub(p.heard), p.heard.Sub(p.since))
 	}
