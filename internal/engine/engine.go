@@ -97,7 +97,7 @@ func New(cfg Config) *Engine {
 	e.traffic.returning = map[string]int{}
 	e.heart = heart{names: map[*wire.Name]*nameUse{}, spoken: cfg.Protocol}
 	e.heart.alarm.of = duty((*Engine).beat)
-	e.news = news{moves: map[string]*move{}, moving: map[string]int{}, looks: map[*wire.Limit]time.Time{}}
+	e.news = news{moves: map[string]*move{}, moving: map[string]int{}, looks: map[*wire.Limit]time.Time{}, vain: map[*wire.Limit]bool{}}
 	e.heart.replan.of = duty((*Engine).askForPlans)
 	e.news.glance.of, e.news.look.of = duty((*Engine).glanceNow), duty((*Engine).lookNow)
 	e.slotKeeper = slotKeeper{holders: map[*Call]bool{}, audits: map[string]*audit{}}

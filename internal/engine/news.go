@@ -34,6 +34,7 @@ type news struct {
 	glance alarm                     // set while there are lines
 	looks  map[*wire.Limit]time.Time // limits with slots, and when the process looks at them
 	look   alarm
+	vain   map[*wire.Limit]bool // limits of slots at which a look has found that no call came for a free one
 
 	moves     map[string]*move // by key: what happened to the limit recently
 	mostMoves int              // with this many moves, the old ones are forgotten
@@ -216,6 +217,7 @@ func (e *Engine) lookAfter(limits []*wire.Limit, now time.Time) {
 		after := l.Looks()
 		if after <= 0 || e.closed {
 			delete(e.looks, l)
+			delete(e.vain, l)
 			continue
 		}
 		at := now.Add(after + slack)
@@ -261,7 +263,47 @@ func (e *Engine) lookNow(now time.Time) {
 	for i := range due {
 		b.Left = append(b.Left, wire.Left{Limit: i, Look: true})
 	}
-	b.answered = func(now time.Time, _ *Result) { e.lookAfter(due, now) }
+	b.answered = func(now time.Time, _ *Result) {
+		e.lookAfter(due, now)
+		e.passOver(due, now)
+	}
 	b.failed = func(time.Time, error) {}
+	e.once(b, now)
+}
+
+// passOver removes the first place of a limit if two looks in a row have found that no notified call came. Perhaps no
+// call has that place, and no other call asks for the limit for long. An ask removes it, and may get its slot: it is
+// freed at once.
+func (e *Engine) passOver(limits []*wire.Limit, now time.Time) {
+	b := e.batch(Ask)
+	for _, l := range limits {
+		waits := func(o *line) bool { return o.isAt(l.Keys[0]) && len(o.waiting) > 0 } // such a call asks
+		switch _, looks := e.looks[l]; {
+		case !looks || slices.ContainsFunc(e.inUse, waits):
+		case !e.vain[l]:
+			e.vain[l] = true
+		default:
+			e.number++
+			b.Items = append(b.Items, wire.Item{Count: 1, Number: e.number, Now: true, Parts: []wire.Part{{Limit: b.at(l), Cost: 1}}})
+			e.auditOf(l, now)
+		}
+	}
+	if len(b.Items) == 0 || now.Sub(e.answered) > trusted {
+		e.recycle(b)
+		return
+	}
+	b.answered = func(now time.Time, r *Result) {
+		var of []*wire.Limit
+		var left []wire.Left
+		for i := range b.Items {
+			if r.Answers[i].Turns() > 0 {
+				item := &b.Items[i]
+				of, left = append(of, b.limits[item.Parts[0].Limit]), append(left, wire.Left{Place: item.Number, Cost: 1, Done: true})
+			}
+		}
+		e.lookAfter(b.limits, now)
+		e.freeSlots(of, left, e.clock.redis(now), now)
+	}
+	b.failed = func(time.Time, error) {} // auditSlots frees the slots
 	e.once(b, now)
 }
