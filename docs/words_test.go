@@ -105,7 +105,7 @@ var packages = []string{
 	"reservetest", "reservetest/emulator", "riverpace", "scheduler", "serve", "transport", "transport/bodies", "transport/headers", "worker",
 	"examples/batch", "examples/crawler", "integration",
 	"internal/asynqtest", "internal/bubble", "internal/calendar", "internal/chart", "internal/delay", "internal/engine", "internal/example",
-	"internal/example/web", "internal/fault", "internal/fleet", "internal/ledger", "internal/meter", "internal/observe", "internal/provider",
+	"internal/example/web", "internal/fault", "internal/fleet", "internal/interpreter", "internal/ledger", "internal/meter", "internal/observe", "internal/provider",
 	"internal/queuemodel", "internal/quick", "internal/redistest", "internal/scrape", "internal/smallredis", "internal/turn", "internal/wire", "internal/world",
 }
 

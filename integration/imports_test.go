@@ -60,9 +60,10 @@ var mayImport = map[string][]string{
 	"internal/ledger":      {"internal/observe", "internal/provider"},
 	"internal/progress":    {},
 	"internal/provider":    {},
-	"internal/quick":       {},
+	"internal/interpreter": {},
+	"internal/quick":       {"internal/interpreter"},
 	"internal/redistest":   {"embedded"},
-	"internal/smallredis":  {},
+	"internal/smallredis":  {"internal/interpreter"},
 	"internal/world":       {"lua", "reserve", "internal/engine", "internal/fault", "internal/frozen", "internal/smallredis", "internal/wire"},
 	"integration":          {},
 

@@ -11,13 +11,13 @@ import (
 	"encoding/hex"
 	"fmt"
 	"strings"
-	"sync"
 	"sync/atomic"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/alicebob/miniredis/v2/server"
 	luavm "github.com/yuin/gopher-lua"
-	"github.com/yuin/gopher-lua/parse"
+
+	"github.com/fleetpace/fleetpace/internal/interpreter"
 )
 
 // Redis is a miniredis without a port, whose keys expire by the clock.
@@ -59,15 +59,7 @@ func New() (*Redis, error) {
 	r.server.Dispatch(caller, []string{"EVAL", "redis.call('PING')", "0"})
 	r.peer.Ctx = r.nested
 
-	r.state = luavm.NewState(luavm.Options{SkipOpenLibs: true})
-	for name, open := range map[string]luavm.LGFunction{
-		luavm.BaseLibName: luavm.OpenBase, luavm.TabLibName: luavm.OpenTable,
-		luavm.StringLibName: luavm.OpenString, luavm.MathLibName: luavm.OpenMath,
-	} {
-		r.state.Push(r.state.NewFunction(open))
-		r.state.Push(luavm.LString(name))
-		r.state.Call(1, 0)
-	}
+	r.state = interpreter.New(luavm.Options{})
 	api := r.state.NewTable()
 	for name, f := range map[string]luavm.LGFunction{
 		"call":  func(*luavm.LState) int { return r.call(false) },
@@ -131,7 +123,7 @@ func (r *Redis) before(c *server.Peer, command string, args ...string) bool {
 }
 
 func (r *Redis) run(c *server.Peer, text string, keys, args []string) {
-	f, err := compile(text)
+	f, err := interpreter.Compile(text, "")
 	if err == nil {
 		r.state.SetGlobal("KEYS", r.list(keys))
 		r.state.SetGlobal("ARGV", r.list(args))
@@ -144,25 +136,6 @@ func (r *Redis) run(c *server.Peer, text string, keys, args []string) {
 		write(c, r.state.Get(1))
 	}
 	r.state.SetTop(0)
-}
-
-// compiled has the compiled scripts, by text.
-var compiled sync.Map
-
-func compile(text string) (*luavm.FunctionProto, error) {
-	if f, ok := compiled.Load(text); ok {
-		return f.(*luavm.FunctionProto), nil //nolint:forcetypeassert // there is nothing else
-	}
-	chunk, err := parse.Parse(strings.NewReader(text), "<string>")
-	if err != nil {
-		return nil, err //nolint:wrapcheck // it is what Redis replies
-	}
-	f, err := luavm.Compile(chunk, "")
-	if err != nil {
-		return nil, err //nolint:wrapcheck // it is what Redis replies
-	}
-	compiled.Store(text, f)
-	return f, nil
 }
 
 func (r *Redis) list(all []string) *luavm.LTable {

@@ -1,32 +1,12 @@
 package smallredis
 
 import (
-	"fmt"
 	"strings"
-	"sync"
 
 	luavm "github.com/yuin/gopher-lua"
-	"github.com/yuin/gopher-lua/parse"
+
+	"github.com/fleetpace/fleetpace/internal/interpreter"
 )
-
-// compiled holds the compiled scripts, by text.
-var compiled sync.Map
-
-func compile(text string) (*luavm.FunctionProto, error) {
-	if p, ok := compiled.Load(text); ok {
-		return p.(*luavm.FunctionProto), nil
-	}
-	chunk, err := parse.Parse(strings.NewReader(text), "script")
-	if err != nil {
-		return nil, fmt.Errorf("parse: %w", err)
-	}
-	p, err := luavm.Compile(chunk, "script")
-	if err != nil {
-		return nil, fmt.Errorf("compile: %w", err)
-	}
-	compiled.Store(text, p)
-	return p, nil
-}
 
 // Redis is a Redis that runs scripts in this process. It is not safe for concurrent use.
 type Redis struct {
@@ -43,15 +23,7 @@ type Redis struct {
 
 // New returns a Redis without data.
 func New() *Redis {
-	l := luavm.NewState(luavm.Options{SkipOpenLibs: true, CallStackSize: 128, RegistrySize: 4096})
-	for name, open := range map[string]luavm.LGFunction{
-		luavm.BaseLibName: luavm.OpenBase, luavm.TabLibName: luavm.OpenTable,
-		luavm.StringLibName: luavm.OpenString, luavm.MathLibName: luavm.OpenMath,
-	} {
-		l.Push(l.NewFunction(open))
-		l.Push(luavm.LString(name))
-		l.Call(1, 0)
-	}
+	l := interpreter.New(luavm.Options{CallStackSize: 128, RegistrySize: 4096})
 	r := &Redis{state: l}
 	api := l.NewTable()
 	api.RawSetString("call", l.NewFunction(func(l *luavm.LState) int { return r.call(false) }))
@@ -125,7 +97,7 @@ func toLua(l *luavm.LState, reply any) luavm.LValue {
 // Eval runs a script. Its reply has the types of a command's reply.
 func (r *Redis) Eval(text string, keys, args []string) any {
 	r.wrote, r.Commands = false, 0
-	p, err := compile(text)
+	p, err := interpreter.Compile(text, "script")
 	if err != nil {
 		return Refusal("ERR " + err.Error())
 	}
