@@ -1,20 +1,28 @@
 package lua
 
 import (
+	"context"
+	"net"
 	"testing"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/fleetpace/fleetpace/internal/queuemodel"
+	"github.com/fleetpace/fleetpace/internal/quick"
 )
 
 // still is a Redis in which no key expires: its time is not the one that is simulated, and a
 // machine may take longer for a simulation than keys live.
 func still(t *testing.T) *redis.Client {
-	client := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()})
-	t.Cleanup(func() { _ = client.Close() })
+	r, err := quick.New()
+	require.NoError(t, err)
+	r.ClockTTL(false)
+	client := redis.NewClient(&redis.Options{Dialer: func(context.Context, string, string) (net.Conn, error) { return r.Dial() }})
+	t.Cleanup(func() {
+		_ = client.Close()
+		r.Close()
+	})
 	return client
 }
 
