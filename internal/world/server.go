@@ -32,6 +32,7 @@ type server struct {
 	run    int                      // the number of the server
 	loaded map[string]string        // texts of scripts, by hash
 	wrong  func(text string) string // plants a mistake into a script; nil: none
+	wrongs map[string]string        // texts with the mistake, by the hash of the script
 	epoch  time.Duration            // Redis's time when the world began, since 1970
 	step   time.Duration            // how far its clock has stepped since
 
@@ -62,7 +63,7 @@ func (r *server) forget(l *listener) {
 
 func newServer(s *schedule) *server {
 	r := &server{
-		schedule: s, Redis: smallredis.New(), loaded: map[string]string{},
+		schedule: s, Redis: smallredis.New(), loaded: map[string]string{}, wrongs: map[string]string{},
 		epoch: 1_700_000_000 * time.Second, calls: map[string]int{},
 	}
 	r.named()
@@ -138,7 +139,10 @@ func (r *server) carryOut(args []string, heard *[]func()) (answer any, took time
 func (r *server) eval(hash, text string, args []string) (answer any, took time.Duration) {
 	verb := verbOf[hash]
 	if r.wrong != nil && text != frozen.Texts[verb] {
-		text = r.wrong(text)
+		if r.wrongs[hash] == "" {
+			r.wrongs[hash] = r.wrong(text)
+		}
+		text = r.wrongs[hash]
 	}
 	n, err := strconv.Atoi(args[2])
 	if err != nil {
