@@ -166,6 +166,7 @@ var planted = []struct {
 	{"an urgent call waits as others do", "ask", "if flow.urgent > 0 then return urgentTag(l, cost, flow.urgent) end", "", false, 0},
 	{"urgent calls have all of the limit", "ask", "-URGENT - floor(begin + cost * pace / part)", "-URGENT", false, 1},
 	{"debts last for ever", "ask", "l.virtual, l.dense = 0, 0\n  erase('UNLINK', l.flows)", "", false, 0},
+	{"a call asks until it may pass a head that it has passed", "ask", "if again and moment - lead < at then return told end", "", false, 52},
 	{"ties make the head late", "ask", "if l.head == id then l.since, l.called = ceil(max(at, l.meter.ahead(l, 0, cost))), '' end", "", false, 5},
 	{"the head is late for permits of another limit", "set", "  anew(l, at)\n", "  l.head = '0'\n", false, 500},
 	{"the head is late for permits that a pause held", "resume", "      anew(l, at)\n", "      l.head = '0'\n", false, 211},

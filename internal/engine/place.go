@@ -179,8 +179,10 @@ func (l *line) asks(p *place, t *times) time.Time {
 		return p.heard.Add(unheard + time.Duration(p.number%32)*unheard/64)
 	case p.close, l.slots != nil:
 		at := p.forecast.Add(-min(t.lead, t.near))
-		if !p.heard.Before(at) { // It asked too early, because round trips are shorter now. It asks again about one before its turn.
-			at = p.forecast.Add(-min(t.lead, t.ahead))
+		for _, before := range [...]time.Duration{t.ahead, t.trip, 0} { // It asked too early, or its turn came no nearer. It asks later.
+			if !p.heard.Before(at) {
+				at = p.forecast.Add(-min(t.lead, before))
+			}
 		}
 		return at
 	default:
