@@ -118,3 +118,17 @@ func TestTextsAreThoseOfGopherLua(t *testing.T) {
 		}
 	}
 }
+
+// Each class has the bytes that it has in gopher-lua.
+func TestClassesHaveTheBytesOfGopherLua(t *testing.T) {
+	usual, ours := gopher(luavm.Options{}), New(luavm.Options{})
+	for _, class := range []string{"%d", "%a", "%w", "%x", "%s", "%S", "%.", ".", "a", "[^ ;]", "[01]", "[1-9]", "[%w_]", "[^%S]"} {
+		_, ok := parsed(class)
+		require.True(t, ok, class)
+		for c := range 256 {
+			one := luavm.LString([]byte{byte(c)})
+			require.Equal(t, answers(t, usual, "return string.find(A[1], A[2])", one, luavm.LString(class)),
+				answers(t, ours, "return string.find(A[1], A[2])", one, luavm.LString(class)), "%q of %s", one, class)
+		}
+	}
+}
