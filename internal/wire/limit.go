@@ -349,7 +349,7 @@ func (l *Limit) eachReach(reach string, change func(int64) int64) string {
 // learn stores what a reply says about the limit. Replies may come out of order: within an epoch the
 // highest version counts. It reports whether another process has brought a newer plan, which the limit now has, and whether
 // the state has begun anew.
-func (l *Limit) learn(h *head, asked string, micros int64, way time.Duration, arrived time.Time) (follows, anew bool) {
+func (l *Limit) learn(h *head, asked string, micros int64, c *Call, arrived time.Time) (follows, anew bool) {
 	if h.version == 0 {
 		if errors.Is(h.problem, ErrClock) {
 			l.mu.Lock()
@@ -371,7 +371,9 @@ func (l *Limit) learn(h *head, asked string, micros int64, way time.Duration, ar
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	follows = planned && !stops && l.follow(plan)
+	if follows = planned && !stops && l.follow(plan); c.reads {
+		return follows, false // a use of the limit that follows must show a step of Redis's clock
+	}
 	if epochOf(text) == epochOf(l.known) && h.version <= l.version || !strings.Contains(text, " "+l.Kind+" ") { // or it is of before a plan of another kind
 		return follows, false
 	}
@@ -386,7 +388,7 @@ func (l *Limit) learn(h *head, asked string, micros int64, way time.Duration, ar
 		}
 	}
 	l.version, l.reach, l.calm = h.version, h.reach, !strings.HasPrefix(h.text, "~")
-	l.heard, l.micros = arrived, micros+way.Microseconds()
+	l.heard, l.micros = arrived, micros+c.Way.Microseconds()
 	return follows, anew
 }
 

@@ -272,9 +272,9 @@ func Measure(ctx context.Context, c *Call) (Reply, error) {
 
 // Inspect returns the states of the limits, and changes nothing.
 func Inspect(ctx context.Context, c *Call) (Reply, []State, error) {
-	reads := c.reading()
-	reads.begin(scripts.Inspect)
-	reply, r, err := reads.run(ctx, scripts.Inspect)
+	c.reads = true
+	c.begin(scripts.Inspect)
+	reply, r, err := c.run(ctx, scripts.Inspect)
 	if err != nil {
 		return reply, nil, err
 	}

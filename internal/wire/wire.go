@@ -66,13 +66,6 @@ type Call struct {
 	reads bool // it changes nothing
 }
 
-// reading returns the same call, for a script that changes nothing.
-func (c *Call) reading() *Call {
-	reading := *c
-	reading.reads = true
-	return &reading
-}
-
 // again notes that the call needs another request.
 func (c *Call) again() {
 	if c.Time != nil {
@@ -166,7 +159,7 @@ func (c *Call) run(ctx context.Context, script *redis.Script) (Reply, *reader, e
 // also returns the limits that now have a newer plan of another process, and those of which Redis had lost the state.
 func (c *Call) Learn(r *Reply, arrived time.Time) (run string, follow, anew []*Limit) {
 	for i := range r.heads {
-		follows, begins := c.Limits[i].learn(&r.heads[i], r.known[i], r.Micros, c.Way, arrived)
+		follows, begins := c.Limits[i].learn(&r.heads[i], r.known[i], r.Micros, c, arrived)
 		if follows {
 			follow = append(follow, c.Limits[i])
 		}

@@ -30,7 +30,7 @@ func TestWhatIsRememberedGetsOld(t *testing.T) {
 	known, version, reach, clock := brought(l, 0, time.Time{})
 	require.Equal(t, []string{"", "0", "", "0"}, []string{known, version, reach, clock}, "nothing is known at first")
 
-	l.learn(&head{version: 7, reach: "5000", text: "~3 run p 2000 4"}, "", 1e6, 100*time.Microsecond, start)
+	l.learn(&head{version: 7, reach: "5000", text: "~3 run p 2000 4"}, "", 1e6, &Call{Caller: Caller{Way: 100 * time.Microsecond}}, start)
 	known, version, reach, clock = brought(l, 2*time.Millisecond, time.Time{})
 	require.Equal(t, []string{"3 run p 2000 4", "7", "3000", "1002100"}, []string{known, version, reach, clock})
 	a, b := l.InForce()
@@ -44,13 +44,23 @@ func TestWhatIsRememberedGetsOld(t *testing.T) {
 
 func TestRepliesMayComeOutOfOrder(t *testing.T) {
 	l := paced()
-	l.learn(&head{version: 9, reach: "9", text: "3 run p 1000 5"}, "", 1e6, 0, start)
-	l.learn(&head{version: 8, reach: "8"}, "3 run p 1000 5", 1e6, 0, start)
+	l.learn(&head{version: 9, reach: "9", text: "3 run p 1000 5"}, "", 1e6, new(Call), start)
+	l.learn(&head{version: 8, reach: "8"}, "3 run p 1000 5", 1e6, new(Call), start)
 	_, version, reach, _ := brought(l, 0, time.Time{})
 	require.Equal(t, []string{"9", "9"}, []string{version, reach}, "of one epoch the highest version counts")
-	l.learn(&head{version: 1, reach: "1", text: "4 run p 1000 5"}, "", 1e6, 0, start)
+	l.learn(&head{version: 1, reach: "1", text: "4 run p 1000 5"}, "", 1e6, new(Call), start)
 	_, version, _, _ = brought(l, 0, time.Time{})
 	require.Equal(t, "1", version, "another epoch begins anew")
+}
+
+// Redis moves a state by a step of its clock at the next use of the limit. A reply about a state that was only read shows
+// the clock of after the step: a caller that took it for its last use would not report the step.
+func TestReadingIsNoUse(t *testing.T) {
+	l := paced()
+	l.learn(&head{version: 7, reach: "5000", text: "~3 run p 1000 5"}, "", 1e6, new(Call), start)
+	l.learn(&head{version: 9, reach: "5000"}, "3 run p 1000 5", 60e6, &Call{reads: true}, start)
+	_, version, _, clock := brought(l, time.Second, time.Time{})
+	require.Equal(t, []string{"7", "2000000"}, []string{version, clock})
 }
 
 func TestALimitNeverAskedHearsOfLostData(t *testing.T) {
@@ -70,7 +80,7 @@ func TestReachOfOtherKinds(t *testing.T) {
 		if kind == "r" {
 			said = "5000 0"
 		}
-		l.learn(&head{version: 1, reach: said, text: "3 run " + kind + " 10 10"}, "", 1e6, 0, start)
+		l.learn(&head{version: 1, reach: said, text: "3 run " + kind + " 10 10"}, "", 1e6, new(Call), start)
 		_, _, reach, _ := brought(l, 2*time.Millisecond, time.Time{})
 		require.Equal(t, want, reach, kind)
 	}
