@@ -43,6 +43,11 @@ type clock struct {
 	before  time.Time
 	jumped  bool // it has stepped far, ahead or back, and nobody has acted on that
 
+	// lacks is how many trips, one after the other, the clock lacks since Redis's clock has stepped, far or not. The last
+	// one arrived at lacked.
+	lacks  int
+	lacked time.Time
+
 	trips [samples]trip
 	next  int
 	known times
@@ -121,7 +126,7 @@ func (c *clock) arrival(micros int64, told time.Duration, sent, arrived time.Tim
 // sure reports whether the clocks are known well enough to say when turns are due.
 func (c *clock) sure() bool {
 	low, high := c.within()
-	return c.next >= alike || c.next > 0 && high.Sub(low) <= slop
+	return c.next >= alike && c.lacks == 0 || c.next > 0 && high.Sub(low) <= slop
 }
 
 // redis returns Redis's time at a moment, in micros, at the least. 0: it is not known.
@@ -157,12 +162,15 @@ func (c *clock) bound(low, high, now time.Time) {
 		c.bounds[1], *b = *b, bounds{low, high, now}
 	}
 	b.low, b.high = later(b.low, low), earlier(b.high, high)
+	if c.lacks > 0 && !now.Add(low.Sub(high)).Before(c.lacked) { // it was sent after the last one arrived
+		c.lacks, c.lacked = c.lacks-1, now
+	}
 	if least, most := c.within(); least.After(most) {
 		c.jumped = c.jumped || was.Sub(high).Abs() > jump
 		if high.Before(was) && now.Sub(c.stepped) > window {
 			c.stepped, c.before = now, was
 		}
-		c.bounds = [2]bounds{{low, high, now}}
+		c.bounds, c.lacks, c.lacked = [2]bounds{{low, high, now}}, alike-1, now
 	}
 }
 

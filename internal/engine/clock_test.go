@@ -109,3 +109,22 @@ func TestTurnsAreGivenHalfASecondAhead(t *testing.T) {
 		require.LessOrEqual(t, of.way+of.horizon, farthest, trip)
 	}
 }
+
+// A step of Redis's clock ends what was known of the difference of the clocks, however many trips there were. On a
+// slow way, one trip after the step does not tell when turns are due.
+func TestAStepOfTheClockIsMeasuredAnew(t *testing.T) {
+	for _, way := range []time.Duration{time.Millisecond, 50 * time.Millisecond} {
+		var c clock
+		start := time.Now()
+		redis := time.Hour
+		for i := range 10 {
+			if i == 6 {
+				redis += time.Minute
+			}
+			sent := start.Add(time.Duration(i) * time.Second)
+			c.arrival((redis + sent.Sub(start) + way).Microseconds(), 0, sent, sent.Add(2*way))
+			since := i%6 + 1
+			require.Equal(t, since >= alike || 2*way <= slop, c.sure(), "way %v, trip %d", way, i)
+		}
+	}
+}
