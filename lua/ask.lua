@@ -51,6 +51,9 @@ local function agree(parts)
   return huge
 end
 
+-- isNew reports whether a call brings no tag to a limit, and has neither a booking nor a place there.
+local function isNew(p) return not (p.old or p.back or p.placed) end
+
 -- spendAll spends the permits of a call at all its limits, and returns until when its turn may be used.
 local function spendAll(parts, due, item)
   local usable = huge
@@ -60,7 +63,8 @@ local function spendAll(parts, due, item)
     l.lastCost, l.lastDue = 0, nil
     if mine == asked then l.lastCost, l.lastDue = tonumber(cost) or 0, tonumber(before) end
     leave(l, p.place, p.cost)
-    if l.virtual > 0 then shares().served(l, p.tag) end
+    p.new = isNew(p)
+    if l.virtual > 0 then shares().served(l, l.wanted > 0 and bookings().reached(l, item, p) or p.tag) end
     p.record = item.settles and l.meter.record(l, due)
     l.meter.spend(l, p.cost, due, item.call, item.what)
     local earlier = l.meter.earlier and l.meter.earlier(l) or ''
@@ -94,7 +98,7 @@ end
 
 -- isFull reports whether a new call must not wait at a limit, as so many calls wait or are booked there.
 local function isFull(p, most)
-  return most > 0 and p.l.card + p.l.bookings >= most and not (p.old or p.back or p.placed)
+  return most > 0 and p.l.card + p.l.bookings >= most and isNew(p)
 end
 
 -- wait gives a call a place at the limit that holds it back most, and at no other, or books it there. A

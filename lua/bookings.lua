@@ -29,10 +29,18 @@ end
 -- `front` no further than to now.
 local function had(l, id, p)
   drop(l, id, p.cost)
-  if l.bookings == 0 or not p.tag and at - l.returned < PATIENT then return end
+  if l.bookings == 0 or p.new and at - l.returned < PATIENT then return end
   p.tag = p.tag or newTag(l)
   l.front = max(l.front, min(p.tag, max(l.seq, floor(at))))
   l.seq = max(l.seq, l.front)
+end
+
+-- reached is how far `virtual` moves with the turn of a call: not beyond the next booking that is expected, if booked
+-- calls come back. Otherwise all bookings before the tag would count as late, and their calls would lose their order.
+local function reached(l, item, p)
+  if not p.tag or item.id and not p.new or at - l.returned >= PATIENT then return p.tag end
+  local from = format('(%.0f', max(l.front, l.virtual - 1))
+  return min(p.tag, tonumber(call('ZRANGEBYSCORE', l.booked, from, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2] or nil) or p.tag)
 end
 
 -- forget removes bookings that were due back long ago. `span` is the longest time from the tag of a
@@ -94,5 +102,5 @@ local function returning(l, tag, cost, patience)
   return l.virtual > 0 and tag and moment - at > patience and amongOthers(l, tag, moment) or moment
 end
 
-return { booked = booked, drop = drop, had = had, book = book, returning = returning, supersede = supersede }
+return { booked = booked, drop = drop, had = had, reached = reached, book = book, returning = returning, supersede = supersede }
 end)

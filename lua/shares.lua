@@ -1,6 +1,7 @@
 -- shares.lua: fair shares, by start-time fair queueing. A call may name its flow: a tenant, or an
 -- account. Then its tag is where its flow's share begins: the end of the last call of the flow, but not
--- before `virtual`. `virtual` is the highest tag that had a turn. So each waiting flow gets turns by its
+-- before `virtual`. `virtual` is the highest tag that had a turn, but it passes no booking that is
+-- expected: see reached in bookings.lua. So each waiting flow gets turns by its
 -- weight, however many of its calls wait. Tags are moments if flows are named, too: a permit of a flow
 -- with weight 1 takes as long as a permit of the limit. If no flow was named since the queue was empty,
 -- `virtual` is 0, and nothing of this file applies. All debts end when the queue is empty and the last forecast

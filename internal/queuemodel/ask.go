@@ -75,7 +75,7 @@ func (c *call) one(item Item, k int) Answer {
 	}
 	if item.ID == "" || item.Patience >= 0 {
 		if due, ok := c.now(item, id, parts, limits); ok {
-			return c.turn(item, id, parts, limits, tags, due)
+			return c.turn(item, id, parts, limits, tags, back, due)
 		}
 	}
 	if item.Now {
@@ -214,7 +214,7 @@ func (c *call) wait(item Item, id string, parts []Part, limits []*State, tags []
 	slowest, latest := c.farthest(parts, limits, c.moment(item))
 	answer := Answer{Status: 0, Wait: math.Ceil(latest - c.at), Which: slowest + 1, Tags: tags}
 	late := item.ID != "" && latest-c.at > item.Latest || item.ID == "" && item.Within > 0 && latest-c.at > c.within(item)
-	s, isNew := limits[slowest], item.Parts[slowest].Tag == 0 && !back[slowest] && limits[slowest].placed(id, parts[slowest].Cost) == nil
+	s, isNew := limits[slowest], limits[slowest].isUnknown(item, slowest, id, back)
 	switch {
 	case late || item.Most > 0 && isNew && float64(len(s.places)+len(s.bookings)) >= item.Most:
 		again := !c.cleared[s] && c.clear(s, "")
@@ -318,14 +318,19 @@ func (s *State) mostCost() float64 {
 	}
 }
 
-func (c *call) turn(item Item, id string, parts []Part, limits []*State, tags []float64, due float64) Answer {
+// isUnknown reports whether a call brings no tag to a limit, and has neither a booking nor a place there.
+func (s *State) isUnknown(item Item, i int, id string, back []bool) bool {
+	return item.Parts[i].Tag == 0 && !back[i] && s.placed(id, item.Parts[i].Cost) == nil
+}
+
+func (c *call) turn(item Item, id string, parts []Part, limits []*State, tags []float64, back []bool, due float64) Answer {
 	usable := math.Inf(1)
 	for i, p := range parts {
-		s := limits[i]
+		s, isNew := limits[i], limits[i].isUnknown(item, i, id, back)
 		who := c.Process + " " + strconv.Itoa(c.Serial)
 		last, earlier := s.earlier(c.Now, who, due)
 		s.leave(id, p.Cost)
-		c.served(s, p.Tag)
+		c.served(s, c.reached(s, p.Tag, item.ID != "" && !isNew))
 		if item.Settles {
 			tags[i] = c.record(s, due)
 		}
@@ -333,7 +338,7 @@ func (c *call) turn(item Item, id string, parts []Part, limits []*State, tags []
 		s.last = append([]ask{{who, last.cost + p.Cost, math.Ceil(due)}}, earlier...)
 		usable = min(usable, s.usable(p.Cost, due))
 		if item.ID != "" {
-			p.Tag = c.had(s, item.ID, p)
+			p.Tag = c.had(s, item.ID, p, isNew)
 			if !item.Settles {
 				tags[i] = p.Tag
 			}

@@ -117,9 +117,9 @@ func (c *call) returning(s *State, p Part, patience float64) float64 {
 
 // had notes that a call with an ID had its turn: the bookings before it did not come back in time. It
 // returns its tag. If the tag is new, it is after the tags of all booked calls. 0: no other call is booked.
-func (c *call) had(s *State, id string, p Part) float64 {
+func (c *call) had(s *State, id string, p Part, isNew bool) float64 {
 	c.ends(s, id, p.Cost)
-	if len(s.bookings) == 0 || p.Tag == 0 && c.at-s.returned < patient {
+	if len(s.bookings) == 0 || isNew && c.at-s.returned < patient {
 		return p.Tag
 	}
 	if p.Tag == 0 {
@@ -128,6 +128,19 @@ func (c *call) had(s *State, id string, p Part) float64 {
 	s.front = max(s.front, min(p.Tag, max(s.seq, math.Floor(c.at)))) // no tag is later, except one that a client made up
 	s.seq = max(s.seq, s.front)
 	return p.Tag
+}
+
+// reached returns how far virtual moves with the turn of a call that has a tag. It does not pass the next booking that is
+// expected, unless the call was booked itself, or no booking came back lately.
+func (c *call) reached(s *State, tag float64, wasBooked bool) float64 {
+	if !wasBooked && c.at-s.returned < patient {
+		for _, b := range s.bookings {
+			if b.counts && b.tag > max(s.front, s.virtual-1) {
+				tag = min(tag, b.tag)
+			}
+		}
+	}
+	return tag
 }
 
 // book is the verb book of the script leave: the call no longer waits in this process.

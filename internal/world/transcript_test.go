@@ -47,7 +47,7 @@ func TestTranscripts(t *testing.T) {
 // The same faults do not return with other seeds. The gate plays all of these seeds.
 func TestTranscriptsWithOtherSeeds(t *testing.T) {
 	for file, seeds := range map[string]uint64{
-		"slots-passed-over.txt": 12, "orders-of-two-limits.txt": 12, "order-of-ended-debts.txt": 4, "order-behind-gaps.txt": 8, "joint-calls-of-two-pairs.txt": 6, "order-after-a-hiccup.txt": 7,
+		"slots-passed-over.txt": 12, "orders-of-two-limits.txt": 12, "order-of-ended-debts.txt": 4, "order-of-bookings-of-flows.txt": 5, "order-behind-gaps.txt": 8, "joint-calls-of-two-pairs.txt": 6, "order-after-a-hiccup.txt": 7,
 		"clock-ahead-limits-of-others.txt": 8, "clock-ahead-keys-expire.txt": 8,
 		"lost-limits-of-others.txt": 4, "lost-limits-nobody-listens.txt": 4, "older-limits-nobody-listens.txt": 4,
 		"plans-up-and-down.txt": 4, "plans-lost.txt": 4, "plans-nobody-calls.txt": 4,
