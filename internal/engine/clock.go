@@ -123,7 +123,8 @@ func (c *clock) arrival(micros int64, told time.Duration, sent, arrived time.Tim
 	return high.Add(since + told - way), way
 }
 
-// sure reports whether the clocks are known well enough to say when turns are due.
+// sure reports whether the clocks are known well enough to say when turns are due: by some trips since Redis's clock
+// stepped, or by one that was fast.
 func (c *clock) sure() bool {
 	low, high := c.within()
 	return c.next >= alike && c.lacks == 0 || c.next > 0 && high.Sub(low) <= slop

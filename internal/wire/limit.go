@@ -371,8 +371,9 @@ func (l *Limit) learn(h *head, asked string, micros int64, c *Call, arrived time
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if follows = planned && !stops && l.follow(plan); c.reads {
-		return follows, false // a use of the limit that follows must show a step of Redis's clock
+	follows = planned && !stops && l.follow(plan)
+	if c.reads { // it was no use: the next one must show by how much Redis's clock has stepped since the last
+		return follows, false
 	}
 	if epochOf(text) == epochOf(l.known) && h.version <= l.version || !strings.Contains(text, " "+l.Kind+" ") { // or it is of before a plan of another kind
 		return follows, false
