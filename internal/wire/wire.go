@@ -63,7 +63,7 @@ type Call struct {
 	Sent time.Time
 	Time func() time.Time
 
-	reads bool // it changes nothing in Redis, and counts as no use of a limit: see learn
+	reads bool // it changes nothing in Redis
 }
 
 // again notes that the call needs another request.

@@ -55,12 +55,16 @@ func TestRepliesMayComeOutOfOrder(t *testing.T) {
 
 // Redis moves a state by a step of its clock at the next use of the limit. A reply about a state that was only read shows
 // the clock of after the step: a caller that took it for its last use would not report the step.
-func TestReadingIsNoUse(t *testing.T) {
+func TestReadingHidesNoStep(t *testing.T) {
 	l := paced()
 	l.learn(&head{version: 7, reach: "5000", text: "~3 run p 1000 5"}, "", 1e6, new(Call), start)
 	l.learn(&head{version: 9, reach: "5000"}, "3 run p 1000 5", 60e6, &Call{reads: true}, start)
 	_, version, _, clock := brought(l, time.Second, time.Time{})
 	require.Equal(t, []string{"7", "2000000"}, []string{version, clock})
+
+	l.learn(&head{version: 9, reach: "5000"}, "3 run p 1000 5", 3e6, &Call{reads: true}, start.Add(2*time.Second))
+	_, version, _, clock = brought(l, 2*time.Second, time.Time{})
+	require.Equal(t, []string{"9", "3000000"}, []string{version, clock}, "without a step it is remembered, for a loss of data")
 }
 
 func TestALimitNeverAskedHearsOfLostData(t *testing.T) {
