@@ -1,6 +1,4 @@
-// Package interpreter runs Lua for the Redis servers of the tests. It is gopher-lua with faster functions for
-// texts. gopher-lua parses a pattern in each call, and formats each number several times. This takes a quarter of
-// the time of a script. It is for tests.
+// Package interpreter runs Lua for the Redis servers of the tests.
 package interpreter
 
 import (
@@ -13,32 +11,6 @@ import (
 
 // New returns an interpreter with the libraries that scripts may use.
 func New(options luavm.Options) *luavm.LState {
-	l := gopher(options)
-	text := l.GetGlobal(luavm.StringLibName).(*luavm.LTable) //nolint:forcetypeassert // it is the library
-	f := &functions{patterns: map[string]*pattern{}}
-	for _, r := range []struct {
-		in   *luavm.LTable
-		name string
-		make func(before luavm.LGFunction) luavm.LGFunction
-	}{
-		{text, "match", f.match},
-		{text, "find", f.find},
-		{text, "gmatch", f.gmatch},
-		{text, "format", format},
-		{l.G.Global, "tostring", toString},
-	} {
-		before := r.in.RawGetString(r.name).(*luavm.LFunction) //nolint:forcetypeassert // it is a function
-		var upvalues []luavm.LValue
-		for _, u := range before.Upvalues {
-			upvalues = append(upvalues, u.Value())
-		}
-		r.in.RawSetString(r.name, l.NewClosure(r.make(before.GFunction), upvalues...))
-	}
-	return l
-}
-
-// gopher returns an interpreter as gopher-lua has it.
-func gopher(options luavm.Options) *luavm.LState {
 	options.SkipOpenLibs = true
 	l := luavm.NewState(options)
 	for name, open := range map[string]luavm.LGFunction{
