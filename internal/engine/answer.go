@@ -59,7 +59,7 @@ func (e *Engine) deliver(b *Batch, r *Result, at time.Time, early time.Duration,
 					turn.Until = earlier(turn.Until, e.clock.soonest(edge))
 				}
 			}
-			if !e.clock.sure() || len(e.moves) > 0 && !e.stands(of.line, &turn, r.Sent) { // sure until Redis's clock steps
+			if !e.clock.sure() || len(e.moves) > 0 && !e.stands(of.line, &turn, r.Sent) { // after a step of Redis's clock, it is not known when a turn is due
 				e.tell(Event{What: Voided, N: 1, Need: &of.line.need})
 				e.lose(of, number, 1)
 				continue

@@ -280,6 +280,7 @@ func (e *Engine) passOver(limits []*wire.Limit, now time.Time) {
 		waits := func(o *line) bool { return o.isAt(l.Keys[0]) && len(o.waiting) > 0 } // such a call asks
 		switch _, looks := e.looks[l]; {
 		case !looks || slices.ContainsFunc(e.inUse, waits):
+			delete(e.vain, l)
 		case !e.vain[l]:
 			e.vain[l] = true
 		default:

@@ -372,8 +372,10 @@ func (l *Limit) learn(h *head, asked string, micros int64, c *Call, arrived time
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	follows = planned && !stops && l.follow(plan)
-	if stepped := micros + c.Way.Microseconds() - l.clock(arrived); c.reads && !l.heard.IsZero() && max(stepped, -stepped) > second {
-		return follows, false // the next use must show by how much Redis's clock has stepped since the last one
+	if c.reads && !l.heard.IsZero() {
+		if stepped := micros + c.Way.Microseconds() - l.clock(arrived); max(stepped, -stepped) > second {
+			return follows, false // the next use must show by how much Redis's clock has stepped since the last one
+		}
 	}
 	if epochOf(text) == epochOf(l.known) && h.version <= l.version || !strings.Contains(text, " "+l.Kind+" ") { // or it is of before a plan of another kind
 		return follows, false
