@@ -21,6 +21,7 @@ type meter struct {
 	givenUp   float64 // permits of calls that gave up after their turns were granted
 	lapsed    float64 // permits of turns that expired before their callers came
 	gone      float64 // permits of turns of processes that were killed or suspended before they used them
+	largest   float64 // permits of the largest of these turns, of each such process
 	overspent float64 // permits beyond the limit that processes spent which remember nothing of it: see foundFull
 	lost      []loss
 	lastAt    time.Duration // the moment of the last call, and its cost
@@ -214,6 +215,8 @@ func (w *world) judgeTurn(c *call) {
 		if c.unjudged = w.opens(); c.unjudged {
 			if m.counts() { // it counts, and for longer than calls are not judged
 				_ = m.take(float64(p.cost))
+			} else if bucket, is := m.provider.(*paced); is {
+				bucket.spend(float64(p.cost))
 			}
 			continue
 		}

@@ -113,6 +113,9 @@ func (p *paced) take(cost float64) error {
 	return nil
 }
 
+// spend notes a call that is not judged: those that wait cannot count on its permits.
+func (p *paced) spend(cost float64) { p.stored = max(0, p.stored-cost) }
+
 // lacks returns how many permits the calls had too many that came too early.
 func (p *paced) lacks() float64 {
 	last := p.changes[len(p.changes)-1]
