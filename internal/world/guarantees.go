@@ -31,6 +31,7 @@ type Cost struct {
 	Timeout bool          // in addition the timeout of the client, after which it asks again
 	Turn    bool          // the permits of a turn, instead of a time
 	Granted bool          // in addition the permits of the turns that a process was granted and did not use
+	Largest bool          // in addition those of the largest of these turns: others fit into the time
 	Each    time.Duration // for each of many that follow each other …
 	Part    float64       // … at most this part of the time
 }
@@ -58,6 +59,9 @@ func (c Cost) String() string {
 	}
 	if c.Granted {
 		parts = append(parts, "its turns")
+	}
+	if c.Largest {
+		parts = append(parts, "its largest turn")
 	}
 	if c.Part > 0 {
 		parts = append(parts, fmt.Sprintf("%g s for each, at most %g %% of the time", c.Each.Seconds(), 100*c.Part))
@@ -108,7 +112,7 @@ var Guarantees = []Guarantee{
 		Why: gone,
 	},
 	{
-		Event: "A process is suspended for a while", What: []string{stop}, Rate: seconds(1), Count: Cost{Time: time.Second, Granted: true}, Slots: seconds(5),
+		Event: "A process is suspended for a while", What: []string{stop}, Rate: Cost{Time: time.Second, Largest: true}, Count: Cost{Time: time.Second, Granted: true}, Slots: seconds(5),
 		Why: gone,
 	},
 	{
@@ -142,7 +146,7 @@ var Guarantees = []Guarantee{
 		Why: "They are sent again.",
 	},
 	{
-		Event: "A process is killed", What: []string{kill}, Rate: seconds(1), Count: Cost{Time: time.Second, Granted: true}, Slots: seconds(5),
+		Event: "A process is killed", What: []string{kill}, Rate: Cost{Time: time.Second, Largest: true}, Count: Cost{Time: time.Second, Granted: true}, Slots: seconds(5),
 		Why: gone,
 	},
 	{
@@ -240,6 +244,9 @@ func (w *world) mayLose(m *meter) time.Duration {
 	}
 	if kind == reserve.KindRolling || kind == reserve.KindQuota {
 		total += time.Duration(m.gone / rateOf(m.plan.limit) * float64(time.Second))
+	}
+	if kind == reserve.KindPaced || kind == reserve.KindWarmingUp {
+		total += time.Duration(m.largest / rateOf(m.plan.limit) * float64(time.Second))
 	}
 	usual := time.Duration(0)
 	for _, o := range w.together(m) {

@@ -86,6 +86,7 @@ func (w *world) start(n int) *process {
 // kill kills a process, and all calls that wait in it.
 func (w *world) kill(n int) {
 	if n < len(w.processes) {
+		w.losesLargest(w.processes[n])
 		w.end(w.processes[n])
 	}
 }
@@ -97,6 +98,7 @@ func (w *world) stop(n int, stopped bool) {
 	}
 	if w.advance(); stopped {
 		w.losesTurns(w.processes[n])
+		w.losesLargest(w.processes[n])
 		w.processes[n].stop()
 	} else {
 		w.processes[n].goOn()
@@ -134,6 +136,24 @@ func (w *world) losesTurns(p *process) {
 				m.gone += float64(c.parts[i].cost)
 			}
 		}
+	}
+}
+
+// losesLargest notes the largest turn that a process may have been granted, of each limit, and will not use.
+func (w *world) losesLargest(p *process) {
+	if p.dead || p.stopped {
+		return
+	}
+	largest := map[*meter]float64{}
+	for _, c := range w.all() {
+		if c.process == p && c.state == waiting && p.mayBeGranted(c) {
+			for i, m := range w.metersOf(c) {
+				largest[m] = max(largest[m], float64(c.parts[i].cost))
+			}
+		}
+	}
+	for m, permits := range largest {
+		m.largest += permits
 	}
 }
 
