@@ -244,7 +244,8 @@ for _, item in ipairs(rest) do
       parts[p] = { l = limit(i), cost = tonumber(ARGV[i + 1]), tag = tag ~= '' and (tonumber(tag) or 0 / 0) or nil, old = tag ~= '', place = '' }
     end
     item.call = id
-    if askOne(answer, item, parts) == 4 then -- the turns of the calls behind it are too late as well
+    -- The turns of the calls behind it are too late as well. They may have places if the reply to an ask was lost.
+    if askOne(answer, item, parts) == 4 and not parts[1].old then
       answer[2] = k
       break
     end

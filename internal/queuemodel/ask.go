@@ -19,7 +19,7 @@ func (r *Redis) Ask(who Caller, limits []Limit, items []Item) ([]Head, []Answer)
 	for _, item := range items {
 		for k := range item.Count {
 			answers = append(answers, c.one(item, k))
-			if answers[len(answers)-1].Status == 4 {
+			if answers[len(answers)-1].Status == 4 && item.Parts[0].Tag == 0 {
 				break
 			}
 		}

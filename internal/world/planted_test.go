@@ -27,6 +27,7 @@ var planted = []struct {
 	{"a clock that went back makes all wait", "if l.seen > now then return now - (l.brought", "if l.seen > now then return 0 * (l.brought", "alive", 57},
 	{"a clock that jumped fills the buckets", "return l.clock > 0 and ahead > STEP and ahead or 0", "return 0", "safe", 324},
 	{"turns of others go back", "one == who", "match(one, '^%S+') == match(who, '^%S+')", "safe", "quota-edge"},
+	{"calls behind one that is too late keep their places", " and not parts[1].old then", " then", "clean", "missed-after-a-lost-reply"},
 	{"a place that is left stays", "if l.card > 0 and erase('ZREM', l.places, place) == 1 then", "if false then", "clean", 4},
 	{"all that was not used goes back", "-min(-micros, k and l.low[k].micros or huge)", "micros", "safe", 69},
 	{"a turn may be used for too long", "l.free + l.part + (l.b - cost) * l.a", "l.free + l.part + 1e9", "safe", 191},
