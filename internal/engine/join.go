@@ -95,7 +95,15 @@ func (e *Engine) Oversleep(now time.Time, c *Call) {
 	e.tell(Event{What: Lapsed, N: 1, Took: now.Sub(t.Until), Need: &c.Need})
 	c.line = e.lineOf(&c.Need)
 	c.line.again(c, t, now)
-	c.line.leastWay = max(c.line.leastWay, t.Way+slop)
+	c.line.allow(t.Way + slop)
+}
+
+// allow makes the next ask of a line allow for a way of a reply. The process was suspended if that took much longer than
+// any ask allows for.
+func (l *line) allow(way time.Duration) {
+	if way <= 2*farthest {
+		l.leastWay = max(l.leastWay, way)
+	}
 }
 
 // Leave removes a call that gives up. It reports false if the call is over.
@@ -214,7 +222,7 @@ func (e *Engine) Late(now time.Time, c *Call, way time.Duration, unused bool) er
 	c.line.again(c, &t, now)
 	c.due = now
 	if way > 0 {
-		c.line.leastWay = max(c.line.leastWay, t.Way+way)
+		c.line.allow(t.Way + way)
 	}
 	return nil
 }

@@ -44,6 +44,7 @@ var mistakes = []struct {
 	{"a reply that says nothing of a stop fails calls", "move", "!r.Tells(i) ||", "i < 0 ||", "true"},
 	{"a pause takes no turns back that are behind used ones", "move", "			case len(l.parts) == 1 && t.isBehind() && ", "			case len(l.parts) == 1 && t.isBehind() && *t.spent == 0 && ", "used"},
 	{"a hard stop with a known end is probed before", "../wire/stop", "until.Add(time.Second - 1).UTC()", "until.UTC()", "safe"},
+	{"the time for which a process was suspended counts as a way", "join", "	if way <= 2*farthest {\n", "	if true {\n", "used"},
 	{"turns count from when the reply was sent", "clock", "	return high.Add(since + told - way), way\n", "	return low.Add(since), way\n", "safe"},
 }
 
