@@ -6,7 +6,7 @@
 if kinds.q then
 
 local quota = {}
-local EARLIER = 8 -- spendings before the last one that may come back
+local EARLIER, LATER = 8, 64 -- spendings before the last one that may come back: of turns that are due, and of others
 
 -- windows reads the edges of the call's calendar, from the window that contains `at`.
 local function windows(l)
@@ -65,18 +65,24 @@ function quota.spend(l, cost, at)
 end
 
 -- earlier is the part of `last` with spendings before that of this ask in this window. Permits of a quota come back from
--- any of them, as it does not matter in which order they were spent. The largest ones of the last seconds are kept.
+-- any of them, as it does not matter in which order they were spent. Those of turns that are not due yet are kept, as a
+-- pause may revoke these turns. Of the others, the largest ones of the last seconds are kept.
 function quota.earlier(l)
   if l.lastDue then return match(l.last, ';.*') or '' end
-  local all, least = {}, 1
+  local all, past = {}, {}
   for one, cost, due in gmatch(l.last, '([^ ;]+ [^ ;]+ ([^ ;]+) ([^ ;]+))') do
-    if tonumber(due) > now - RENEW then
-      all[#all + 1] = { text = ';' .. one, cost = tonumber(cost) }
-      if all[#all].cost <= all[least].cost then least = #all end
+    if tonumber(due) > now and #all < LATER then
+      all[#all + 1] = ';' .. one
+    elseif tonumber(due) > now - RENEW then
+      past[#past + 1] = { text = ';' .. one, cost = tonumber(cost) }
+      local least = 1
+      for k, other in ipairs(past) do
+        if other.cost <= past[least].cost then least = k end
+      end
+      if #past > EARLIER then table.remove(past, least) end
     end
   end
-  if #all > EARLIER then table.remove(all, least) end
-  for k, one in ipairs(all) do all[k] = one.text end
+  for _, one in ipairs(past) do all[#all + 1] = one.text end
   return table.concat(all)
 end
 

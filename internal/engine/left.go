@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -32,7 +33,7 @@ func (e *Engine) takeLeft(b *Batch, l *line, now time.Time) int {
 	}
 	unused := l.unused
 	l.done, l.unused = nil, nil
-	slices.SortFunc(unused, func(a, b *Turn) int { return b.Due.Compare(a.Due) }) // the last one first
+	slices.SortFunc(unused, func(a, b *Turn) int { return cmp.Or(b.Due.Compare(a.Due), cmp.Compare(b.Permit, a.Permit)) }) // the last one first, also at one moment of a quota
 	for _, t := range unused {
 		if t.Process == "" {
 			continue

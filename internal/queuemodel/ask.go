@@ -351,21 +351,29 @@ func (c *call) turn(item Item, id string, parts []Part, limits []*State, tags []
 }
 
 // earlier returns the last spending, if the same ask made it in the window of a moment. It also returns those before it
-// that may come back: of a quota, the eight largest ones of the last seconds.
+// that may come back: of a quota, those of turns that are not due yet, and the eight largest others of the last seconds.
 func (s *State) earlier(now float64, who string, due float64) (last ask, all []ask) {
 	if len(s.last) > 0 && s.last[0].of == who && (s.kind != "q" || s.windowAt(s.last[0].due) == s.windowAt(due)) {
 		return s.last[0], s.last[1:]
 	}
-	least := 0
+	var past []ask
 	for _, a := range s.last {
-		if s.kind == "q" && a.due > now-renew {
-			if all = append(all, a); a.cost <= all[least].cost {
-				least = len(all) - 1
+		switch {
+		case s.kind != "q" || a.due <= now-renew:
+		case a.due > now && len(all) < 64:
+			all = append(all, a)
+		default:
+			past = append(past, a)
+			least := 0
+			for k, other := range past {
+				if other.cost <= past[least].cost {
+					least = k
+				}
+			}
+			if len(past) > 8 {
+				past = slices.Delete(past, least, least+1)
 			}
 		}
 	}
-	if len(all) > 8 {
-		all = slices.Delete(all, least, least+1)
-	}
-	return ask{}, all
+	return ask{}, append(all, past...)
 }
