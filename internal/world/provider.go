@@ -113,7 +113,7 @@ func (p *paced) take(cost float64) error {
 	return nil
 }
 
-// spend notes a call that is not judged: those that wait cannot count on its permits.
+// spend notes a call that is not judged. Waiting calls cannot count on its permits.
 func (p *paced) spend(cost float64) { p.stored = max(0, p.stored-cost) }
 
 // lacks returns how many permits the calls had too many that came too early.
