@@ -65,8 +65,8 @@ function quota.spend(l, cost, at)
 end
 
 -- earlier is the part of `last` with spendings before that of this ask in this window. Permits of a quota come back from
--- any of them, as it does not matter in which order they were spent. Those of turns that are not due yet are kept, as a
--- pause may revoke these turns. Of the others, the largest ones of the last seconds are kept.
+-- any of them, as it does not matter in which order they were spent. The spendings of turns that are not due yet are kept, as a
+-- pause may revoke these turns. Of the remaining ones, the largest ones of the last seconds are kept.
 function quota.earlier(l)
   if l.lastDue then return match(l.last, ';.*') or '' end
   local all, past = {}, {}
