@@ -66,7 +66,7 @@ end
 
 -- earlier is the part of `last` with spendings before that of this ask in this window. Permits of a quota come back from
 -- any of them, as it does not matter in which order they were spent. The spendings of turns that are not due yet are kept, as a
--- pause may revoke these turns. Of the remaining ones, the largest ones of the last seconds are kept.
+-- pause may revoke these turns. The largest other spendings of the last seconds are kept, too.
 function quota.earlier(l)
   if l.lastDue then return match(l.last, ';.*') or '' end
   local all, past = {}, {}
