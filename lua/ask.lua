@@ -30,7 +30,7 @@
 --                                              limit at which the call waits. A call that does not
 --                                              wait gets the forecast alone
 --         3 waitMicros which, n tags           booked: the call asks again for its turn by then
---         4 waitMicros which, n tags           its turn is too late; nothing has changed. The equal
+--         4 waitMicros which, n tags           its turn is too late: it has no place. New equal
 --                                              calls behind it get no answer
 --         5 waitMicros which, n tags           the queue of that limit is full; nothing has changed
 --         2 0 problem, n tags                  refused; nothing has changed. After CLOCK the call
@@ -244,7 +244,8 @@ for _, item in ipairs(rest) do
       parts[p] = { l = limit(i), cost = tonumber(ARGV[i + 1]), tag = tag ~= '' and (tonumber(tag) or 0 / 0) or nil, old = tag ~= '', place = '' }
     end
     item.call = id
-    -- The turns of the calls behind it are too late as well. They may have places if the reply to an ask was lost.
+    -- The turns of the calls behind it are too late as well. If they bring tags, the reply to their ask was lost, and they
+    -- may have places.
     if askOne(answer, item, parts) == 4 and not parts[1].old then
       answer[2] = k
       break

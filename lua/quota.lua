@@ -6,7 +6,7 @@
 if kinds.q then
 
 local quota = {}
-local EARLIER, LATER = 8, 64 -- spendings before the last one that may come back: of turns that are due, and of others
+local EARLIER, LATER = 8, 64 -- so many spendings before the last one may come back: of turns that are due, and of other turns
 
 -- windows reads the edges of the call's calendar, from the window that contains `at`.
 local function windows(l)

@@ -98,8 +98,8 @@ func (e *Engine) Oversleep(now time.Time, c *Call) {
 	c.line.allow(t.Way + slop)
 }
 
-// allow makes the next ask of a line allow for a way of a reply. The process was suspended if that took much longer than
-// any ask allows for.
+// allow makes the next ask of a line allow for a way as long as that of a reply. Its turn is that much later. An ask can
+// allow for a second: if the reply took far longer, the process was suspended, and the next one will not.
 func (l *line) allow(way time.Duration) {
 	if way <= 2*farthest {
 		l.leastWay = max(l.leastWay, way)

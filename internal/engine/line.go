@@ -40,7 +40,7 @@ type line struct {
 
 	gathers  time.Time     // Until then fresh calls wait for others, to ask together. Zero: they do not.
 	pace     float64       // The micros per permit by which its forecasts were made. 0: they are not known.
-	leastWay time.Duration // How long the reply took whose turn came too late to be used. 0: no turn did.
+	leastWay time.Duration // The way that the next ask allows for, because a turn came too late to be used. 0: no turn did.
 	books    bool          // A call that leaves is booked under the ID …
 	unsure   bool          // … and may not come back.
 

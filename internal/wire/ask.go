@@ -40,7 +40,7 @@ type Part struct {
 type Answer struct {
 	Turn    bool
 	Booked  bool          // the call comes back for its turn
-	TooLate bool          // the turn would be too late: nothing has changed
+	TooLate bool          // the turn would be too late: it has neither turn nor place
 	Full    bool          // too many calls wait: nothing has changed
 	Refused error         // or nil
 	Wait    time.Duration // until the turn, or a forecast
