@@ -120,8 +120,8 @@
 //   - If the reply of an ask was lost, send the ask again, with the same serial, the same numbers
 //     of its calls, and `back` naming itself. Redis finds its places by the numbers. The permits
 //     that the first attempt spent come back, unless another call has spent permits since. At a
-//     quota they come back then, too, if their turns are not due yet, or if they are of the last
-//     seconds and among the largest eight.
+//     quota they come back then, too, if they are among the largest ones: 32 of turns that are not
+//     due yet, and eight others of the last seconds.
 //   - Subscribe to three kinds of messages. Each names a moment, and applies to turns that were
 //     granted until then. After a pause ("until:<micros>,paused"), drop the unused turns that are
 //     due before its end, and ask again for their calls. After an early end of a pause ("resumed"),

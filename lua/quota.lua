@@ -6,7 +6,7 @@
 if kinds.q then
 
 local quota = {}
-local EARLIER, LATER = 8, 64 -- so many spendings before the last one may come back: of turns that are due, and of other turns
+local EARLIER, LATER = 8, 32 -- so many spendings before the last one may come back: of turns that are due, and of other turns
 
 -- windows reads the edges of the call's calendar, from the window that contains `at`.
 local function windows(l)
@@ -64,25 +64,34 @@ function quota.spend(l, cost, at)
   if l.lastDue and window(l, l.lastDue) ~= k then l.lastCost, l.lastDue = 0, nil end
 end
 
--- earlier is the part of `last` with spendings before that of this ask in this window. Permits of a quota come back from
--- any of them, as it does not matter in which order they were spent. The spendings of turns that are not due yet are kept, as a
--- pause may revoke these turns. The largest other spendings of the last seconds are kept, too.
-function quota.earlier(l)
-  if l.lastDue then return match(l.last, ';.*') or '' end
-  local all, past = {}, {}
-  for one, cost, due in gmatch(l.last, '([^ ;]+ [^ ;]+ ([^ ;]+) ([^ ;]+))') do
-    if tonumber(due) > now and #all < LATER then
-      all[#all + 1] = ';' .. one
-    elseif tonumber(due) > now - RENEW then
-      past[#past + 1] = { text = ';' .. one, cost = tonumber(cost) }
-      local least = 1
-      for k, other in ipairs(past) do
-        if other.cost <= past[least].cost then least = k end
-      end
-      if #past > EARLIER then table.remove(past, least) end
+-- keep removes the smallest spendings of a list, of turns that are due or of others, until at most so many are left.
+local function keep(all, due, most)
+  local count, least = 0, nil
+  for k, one in ipairs(all) do
+    if one.due == due then
+      count = count + 1
+      if not least or one.cost <= all[least].cost then least = k end
     end
   end
-  for _, one in ipairs(past) do all[#all + 1] = one.text end
+  if count > most then
+    table.remove(all, least)
+    keep(all, due, most)
+  end
+end
+
+-- earlier is the part of `last` with spendings before that of this ask in this window. Permits of a quota come back from
+-- any of them, as it does not matter in which order they were spent. The largest spendings of turns that are not due yet are
+-- kept, as a pause may revoke these turns, and the largest other ones of the last seconds. Their order stays: see giveBack.
+function quota.earlier(l)
+  if l.lastDue then return match(l.last, ';.*') or '' end
+  local all = {}
+  for one, cost, due in gmatch(l.last, '([^ ;]+ [^ ;]+ ([^ ;]+) ([^ ;]+))') do
+    due = tonumber(due)
+    if due > now - RENEW then all[#all + 1] = { text = ';' .. one, cost = tonumber(cost), due = due <= at } end
+  end
+  keep(all, true, EARLIER)
+  keep(all, false, LATER)
+  for k, one in ipairs(all) do all[k] = one.text end
   return table.concat(all)
 end
 

@@ -87,3 +87,49 @@ func TestAnEmptiedBucketGivesNothingBack(t *testing.T) {
 		}
 	})
 }
+
+// One ask spends permits in the next window of a quota, and then in this one. Whether others spend permits after that
+// or not, what it gives back comes back in this window: a call of the next window may use all others.
+func TestPermitsOfAWindowComeBackThere(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
+		for others := range 3 {
+			const window = 60e6
+			limit := queuemodel.Limit{Kind: "q", A: 100, Edges: []float64{startMicros - window + 150e3, startMicros + 150e3, startMicros + window, startMicros + 2*window}}
+			s, who, limits := backlog(t, server.Client(t), limit, 0)
+			ask := func(process string, costs ...float64) (turns int) {
+				var items []queuemodel.Item
+				who.Serial++
+				for k, cost := range costs {
+					items = append(items, queuemodel.Item{Count: 1, Number: 100*who.Serial + k, Now: len(costs) == 1 && process == "counts", Parts: []queuemodel.Part{{Cost: cost}}})
+				}
+				asker := who
+				asker.Process = process
+				_, answers, err := s.Ask(asker, limits, items)
+				require.NoError(t, err)
+				for _, a := range answers {
+					if a.Status == 1 {
+						turns++
+					}
+				}
+				return turns
+			}
+			require.Equal(t, 1, ask("first", 55))
+			require.Equal(t, 1, ask("first", 40))
+			require.Equal(t, 2, ask("p", 10, 5))
+			spent := "p " + whole(float64(who.Serial))
+			who.Now += 10e3
+			for range others {
+				require.Equal(t, 1, ask("q", 1), "in the next window")
+			}
+			_, _, err := s.Leave(who, limits, 0, "turn", spent, 10, nil)
+			require.NoError(t, err)
+
+			who.Now = startMicros + 200e3
+			free := 0
+			for ask("counts", 1) == 1 {
+				free++
+			}
+			require.Equal(t, 100-10-others, free, "others: %d", others)
+		}
+	})
+}

@@ -328,7 +328,7 @@ func (c *call) turn(item Item, id string, parts []Part, limits []*State, tags []
 	for i, p := range parts {
 		s, isNew := limits[i], limits[i].isUnknown(item, i, id, back)
 		who := c.Process + " " + strconv.Itoa(c.Serial)
-		last, earlier := s.earlier(c.Now, who, due)
+		last, earlier := c.earlier(s, who, due)
 		s.leave(id, p.Cost)
 		c.served(s, c.reached(s, p.Tag, item.ID != "" && !isNew))
 		if item.Settles {
@@ -351,29 +351,31 @@ func (c *call) turn(item Item, id string, parts []Part, limits []*State, tags []
 }
 
 // earlier returns the last spending, if the same ask made it in the window of a moment. It also returns those before it
-// that may come back: of a quota, those of turns that are not due yet, and the eight largest others of the last seconds.
-func (s *State) earlier(now float64, who string, due float64) (last ask, all []ask) {
+// that may come back: of a quota, the 32 largest ones of turns that are not due yet, and the eight largest others of the
+// last seconds.
+func (c *call) earlier(s *State, who string, due float64) (last ask, all []ask) {
 	if len(s.last) > 0 && s.last[0].of == who && (s.kind != "q" || s.windowAt(s.last[0].due) == s.windowAt(due)) {
 		return s.last[0], s.last[1:]
 	}
-	var past []ask
 	for _, a := range s.last {
-		switch {
-		case s.kind != "q" || a.due <= now-renew:
-		case a.due > now && len(all) < 64:
+		if s.kind == "q" && a.due > c.Now-renew {
 			all = append(all, a)
-		default:
-			past = append(past, a)
-			least := 0
-			for k, other := range past {
-				if other.cost <= past[least].cost {
+		}
+	}
+	most := map[bool]int{true: 8, false: 32}
+	for k := range all {
+		most[all[k].due <= c.at]--
+	}
+	for _, isDue := range []bool{true, false} {
+		for ; most[isDue] < 0; most[isDue]++ {
+			least := -1
+			for k, a := range all {
+				if (a.due <= c.at) == isDue && (least < 0 || a.cost <= all[least].cost) {
 					least = k
 				}
 			}
-			if len(past) > 8 {
-				past = slices.Delete(past, least, least+1)
-			}
+			all = slices.Delete(all, least, least+1)
 		}
 	}
-	return ask{}, append(all, past...)
+	return ask{}, all
 }

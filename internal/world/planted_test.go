@@ -43,7 +43,7 @@ var planted = []struct {
 	{"another server's data is believed", "local other = run ~= '' and l.run ~= '' and l.run ~= run", "local other = false", "safe", "failover-memory"},
 	{"a hard stop is probed by each call", "due <= now + every then goes = false end", "false then goes = false end", "safe", "stops-that-are-probed"},
 	{"a served probe ends no hard stop", "stop == l.paused and match(l.reason, STOPPED)", "false", "expect", "stops-that-are-probed"},
-	{"turns of a quota that are not due yet do not come back", "tonumber(due) > now and #all < LATER", "false", "used", "quota-paused-again-and-again"},
+	{"turns of a quota that are not due yet do not come back", "keep(all, false, LATER)", "keep(all, false, 0)", "used", "quota-paused-again-and-again"},
 	{"the next head of a quota does not learn its window", "l.kind == 'q' and match(l.last, '^%S+ %S+') == asked", "false", "used", "quota-next-heads-told-late"},
 	{"who waits is told that all bookings come back", "if item.id and not books then which", "if false then which", "used", "bookings-head-paced-1-1"},
 }

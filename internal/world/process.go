@@ -144,16 +144,14 @@ func (w *world) losesLargest(p *process) {
 	if p.dead || p.stopped {
 		return
 	}
-	largest := map[*meter]float64{}
-	for _, c := range w.all() {
-		if c.process == p && c.state == waiting && p.mayBeGranted(c) {
-			for i, m := range w.metersOf(c) {
-				largest[m] = max(largest[m], float64(c.parts[i].cost))
+	for _, m := range w.meters {
+		largest := p.largestAsked(m)
+		for _, c := range w.all() {
+			if i := slices.Index(w.metersOf(c), m); i >= 0 && c.process == p && c.state == waiting && p.isGranted(c) {
+				largest = max(largest, float64(c.parts[i].cost))
 			}
 		}
-	}
-	for m, permits := range largest {
-		m.largest += permits
+		m.largest += largest
 	}
 }
 
