@@ -351,8 +351,8 @@ func (c *call) turn(item Item, id string, parts []Part, limits []*State, tags []
 }
 
 // earlier returns the last spending, if the same ask made it in the window of a moment. It also returns those before it
-// that may come back: of a quota, the 32 largest ones of turns that are not due yet, and the eight largest others of the
-// last seconds.
+// that may come back. Of a quota, these are the 32 largest ones of turns that are not due yet, and the eight largest others
+// of the last seconds.
 func (c *call) earlier(s *State, who string, due float64) (last ask, all []ask) {
 	if len(s.last) > 0 && s.last[0].of == who && (s.kind != "q" || s.windowAt(s.last[0].due) == s.windowAt(due)) {
 		return s.last[0], s.last[1:]

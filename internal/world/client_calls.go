@@ -256,21 +256,6 @@ func (m *client) asksFor(of *meter) (permits float64) {
 	return permits
 }
 
-// largestAsked returns the highest cost of a call for which an ask in flight asks at a limit.
-func (m *client) largestAsked(of *meter) (cost float64) {
-	key := m.world.plan.keys(of.limit, of.key)[0]
-	for b := range m.asks {
-		for i := range b.Items {
-			for _, p := range b.Items[i].Parts {
-				if b.Call.Limits[p.Limit].Keys[0] == key {
-					cost = max(cost, float64(p.Cost))
-				}
-			}
-		}
-	}
-	return cost
-}
-
 // leave ends a call that no longer waits.
 func (m *client) leave(c *call) {
 	e := m.joined[c]

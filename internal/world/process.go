@@ -155,6 +155,21 @@ func (w *world) losesLargest(p *process) {
 	}
 }
 
+// largestAsked returns the highest cost of a call for which an ask in flight asks at a limit.
+func (m *client) largestAsked(of *meter) (cost float64) {
+	key := m.world.plan.keys(of.limit, of.key)[0]
+	for b := range m.asks {
+		for i := range b.Items {
+			for _, p := range b.Items[i].Parts {
+				if b.Call.Limits[p.Limit].Keys[0] == key {
+					cost = max(cost, float64(p.Cost))
+				}
+			}
+		}
+	}
+	return cost
+}
+
 // all returns the calls that wait or hold slots, in the order in which they came.
 func (w *world) all() []*call {
 	return slices.SortedFunc(maps.Values(w.calls), func(a, b *call) int { return a.n - b.n })
