@@ -351,7 +351,7 @@ func (c *call) turn(item Item, id string, parts []Part, limits []*State, tags []
 }
 
 // earlier returns the last spending, if the same ask made it in the window of a moment. It also returns those before it
-// that may come back. Of a quota, these are the 32 largest ones of turns that are not due yet, and the eight largest others
+// that may come back. Of a quota, these are the 32 largest of turns that are not due yet, and the eight largest others
 // of the last seconds.
 func (c *call) earlier(s *State, who string, due float64) (last ask, all []ask) {
 	if len(s.last) > 0 && s.last[0].of == who && (s.kind != "q" || s.windowAt(s.last[0].due) == s.windowAt(due)) {
