@@ -350,9 +350,8 @@ func (c *call) turn(item Item, id string, parts []Part, limits []*State, tags []
 	return Answer{Status: 1, Wait: math.Ceil(due - c.at), Usable: math.Floor(usable - c.at), Tags: tags}
 }
 
-// earlier returns the last spending, if the same ask made it in the window of a moment. It also returns those before it
-// that may come back. Of a quota, these are the 32 largest of turns that are not due yet, and the eight largest others
-// of the last seconds.
+// earlier returns the last spending, if the same ask made it in the window of a moment. It also returns earlier
+// spendings of a quota, which may come back: the 32 largest for turns that are not due yet, and eight of the last seconds.
 func (c *call) earlier(s *State, who string, due float64) (last ask, all []ask) {
 	if len(s.last) > 0 && s.last[0].of == who && (s.kind != "q" || s.windowAt(s.last[0].due) == s.windowAt(due)) {
 		return s.last[0], s.last[1:]
