@@ -356,8 +356,7 @@ func (l *Limit) learn(h *head, asked string, micros int64, c *Call, arrived time
 			l.off, l.stepped = time.UnixMicro(micros).Sub(arrived.Round(0)), arrived
 			l.mu.Unlock()
 		}
-		var other *otherPlan
-		if errors.As(h.problem, &other) {
+		if other, is := errors.AsType[*otherPlan](h.problem); is {
 			l.mu.Lock()
 			defer l.mu.Unlock()
 			return l.follow(other.plan), false
